@@ -1,0 +1,2 @@
+//! The image.
+fn main() {}

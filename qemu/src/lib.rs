@@ -1,0 +1,1 @@
+//! The host side as a library: build, boot and feed the image.

@@ -1,0 +1,2 @@
+//! The host command.
+fn main() {}
