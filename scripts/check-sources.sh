@@ -6,6 +6,7 @@
 #   - unsafe code is in the files that ARCHITECTURE.md lists in its block ```unsafe (first word of a line: the path),
 #     and in each of them
 set -euo pipefail
+shopt -s extglob
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly LINES_OF_SOURCE=600
@@ -28,12 +29,14 @@ check_lengths() {
     check_length README.md $LINES_OF_README
 }
 
-# A name is what stands between backticks and ends like a file or a folder; <driver> stands for any one name.
+# A name is what stands between backticks and ends like a file or a folder. It may be short for the end of a path
+# (`worker.rs`), and <driver> stands for any one name.
 check_architecture_names() {
     local name pattern
     while read -r name; do
-        pattern=$(sed 's/<[a-z]*>/*/g' <<<"$name")
-        compgen -G "$pattern" >/dev/null || breach "ARCHITECTURE.md names $name, which does not exist"
+        pattern=${name//<*([a-z])>/*}
+        [[ $pattern != */ ]] || pattern+='*'
+        [[ $(git ls-files -- "$pattern" "*/$pattern") ]] || breach "ARCHITECTURE.md names $name, which does not exist"
     done < <(grep --only-matching --perl-regexp '`\K[A-Za-z0-9_.<>/-]+(/|\.(rs|S|ld|sh|toml|md))(?=`)' ARCHITECTURE.md | sort --unique)
 }
 
