@@ -1,0 +1,140 @@
+//! What every driver offers: a device to control, and queues that move packets.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::packet::Burst;
+use crate::pool::PoolCache;
+
+/// A station address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// The state of the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// Frames can pass.
+    Up,
+    /// They can't.
+    Down,
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Link::Up => "up",
+            Link::Down => "down",
+        })
+    }
+}
+
+/// What the user wants of a device's queues; the device gives what it has, and the driver says what that was.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueWish {
+    /// Queue pairs, at least 1.
+    pub pairs: usize,
+    /// Descriptors in a ring: a power of two, 64 to 4096.
+    pub ring: usize,
+}
+
+/// The frames that a receive queue refused because of what the device wrote, since the queue was made.
+/// Each had a descriptor, so each counts as received.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct RxDrops {
+    /// Longer than a buffer: the device spread it over several, or claimed to have written past the end.
+    pub oversize: u64,
+    /// Shorter than the device's own header.
+    pub truncated: u64,
+    /// A descriptor that the driver had not given to the device, or gave once and got twice.
+    pub unknown_descriptor: u64,
+}
+
+/// Receives on one ring.
+pub trait RxQueue {
+    /// Appends up to `limit` received packets to `burst`, fewer where the burst has less room, and gives the
+    /// device as many fresh buffers. Returns how many were appended.
+    fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize;
+
+    /// What this queue has refused so far.
+    fn drops(&self) -> RxDrops;
+}
+
+/// Transmits on one ring. `enqueue` only writes descriptors; the device learns of them in `flush`.
+pub trait TxQueue {
+    /// Sends the buffers of completed packets home. Returns how many frames the device has completed since the last call.
+    fn reclaim(&mut self, cache: &mut PoolCache) -> usize;
+
+    /// Moves packets from the front of `burst` into the ring until either ends. Returns how many.
+    fn enqueue(&mut self, burst: &mut Burst) -> usize;
+
+    /// Makes the enqueued packets visible to the device and notifies it if it asks for that: one doorbell a call.
+    fn flush(&mut self);
+
+    /// Packets in the ring: enqueued and not yet reclaimed.
+    fn waiting(&self) -> usize;
+}
+
+/// The queues of a device; each is used by one core at a time.
+pub struct Queues<R, T> {
+    /// Receive queues; queue `i` is hardware queue `i`.
+    pub rx: Vec<R>,
+    /// Transmit queues, likewise.
+    pub tx: Vec<T>,
+    /// Descriptors in each receive ring.
+    pub rx_ring: usize,
+    /// Descriptors in each transmit ring.
+    pub tx_ring: usize,
+}
+
+/// Control of one device. Nothing here is called for a packet.
+pub trait NetDevice {
+    /// The receive queue of this device.
+    type Rx: RxQueue + Send;
+    /// The transmit queue of this device.
+    type Tx: TxQueue + Send;
+
+    /// The driver's name, e.g. `virtio-net`.
+    fn driver(&self) -> &'static str;
+
+    /// The station address.
+    fn mac(&self) -> Mac;
+
+    /// The state of the link now.
+    fn link(&self) -> Link;
+
+    /// The largest payload of a frame that the network takes, in bytes (1500 on plain Ethernet).
+    fn mtu(&self) -> u16;
+
+    /// Hands out the queues; the device is live from here on. `None` when they were taken before.
+    fn take_queues(&mut self) -> Option<Queues<Self::Rx, Self::Tx>>;
+
+    /// Resets the device: it touches no memory any more, and queues dropped after this send their buffers home.
+    /// A device that does not confirm the reset keeps its memory for ever.
+    fn stop(&mut self);
+}
+
+/// Whether the device is known to have let go of its memory. Shared by a device and its queues: a queue that is dropped
+/// earlier must leak its rings and buffers, since the device may still write to them.
+#[derive(Clone, Default)]
+pub struct Quiesced(Arc<AtomicBool>);
+
+impl Quiesced {
+    /// The device has confirmed that it is stopped.
+    pub fn confirm(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it has.
+    pub fn is_confirmed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
