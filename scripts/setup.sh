@@ -18,6 +18,7 @@ readonly CACHE=${SLUICE_CACHE:-$HOME/.cache/sluice}
 # hand or a toolchain from elsewhere is used as it is.
 readonly FOR_DEMO="
 cc                                        gcc
+objcopy                                   binutils
 /usr/lib/x86_64-linux-gnu/crt1.o          libc6-dev
 qemu-system-x86_64                        qemu-system-x86
 /etc/ssl/certs/ca-certificates.crt        ca-certificates
@@ -72,10 +73,13 @@ install_missing_packages() {
     say "installing" $packages
     command -v apt-get >/dev/null || fail "this machine has no apt-get; please install by hand what these packages bring"
     retry as_root apt-get "${APT_OPTIONS[@]}" update || say "the package lists could not be renewed; trying with the old ones"
-    packages=${packages/qemu-system-x86/$(qemu_package)}
+    local suite
+    suite=$(suite_of_installed_qemu)
+    if [[ $suite && " $packages " == *" qemu-system-x86 "* ]]; then
+        apt_install --target-release "$suite" qemu-system-x86
+    fi
     # shellcheck disable=SC2086
-    retry as_root apt-get "${APT_OPTIONS[@]}" install --yes --no-install-recommends $packages ||
-        fail "apt-get could not install:" $packages
+    apt_install $packages
 
     packages=$(missing_packages "$1")
     [[ ! $packages ]] || fail "installed, but not found where expected: $packages"
@@ -95,17 +99,19 @@ missing_packages() {
     done <<<"$1" | xargs
 }
 
-# QEMU's packages depend on each other in exactly one version. Where some of them came from another suite (backports,
-# say), the emulator has to come from that suite as well, or apt finds no solution.
-qemu_package() {
+# Where parts of QEMU came from another suite than the default (backports, say), the emulator and what it depends on
+# have to come from there as well, or apt finds no solution.
+suite_of_installed_qemu() {
     local version
-    version=$(dpkg-query --show --showformat='${db:Status-Status} ${Version}\n' \
-        qemu-system-common qemu-system-data qemu-utils 2>/dev/null | sed -n 's/^installed //p' | head -n 1) || true
-    if [[ $version ]] && apt-cache madison qemu-system-x86 | cut -d '|' -f 2 | tr -d ' ' | grep --quiet --line-regexp --fixed-strings "$version"; then
-        echo "qemu-system-x86=$version"
-    else
-        echo qemu-system-x86
-    fi
+    version=$(dpkg-query --show --showformat='${db:Status-Status} ${Version}\n' qemu-system-common qemu-system-data qemu-utils \
+        2>/dev/null | sed -n 's/^installed //p' | head -n 1) || true
+    [[ $version ]] || return 0
+    # A line reads: package | version | http://mirror suite/component architecture Packages
+    apt-cache madison qemu-system-x86 | awk -v version="$version" '$3 == version { sub("/.*", "", $6); print $6; exit }'
+}
+
+apt_install() {
+    retry as_root apt-get "${APT_OPTIONS[@]}" install --yes --no-install-recommends "$@" || fail "apt-get could not install: $*"
 }
 
 as_root() {
