@@ -6,7 +6,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::packet::Burst;
-use crate::pool::PoolCache;
+use crate::pool::{Pool, PoolCache};
 
 /// A station address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,16 +83,32 @@ pub trait TxQueue {
     fn waiting(&self) -> usize;
 }
 
+/// What the device really gave, known once it is negotiated and before any buffer is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueShape {
+    /// Receive queues.
+    pub rx: usize,
+    /// Transmit queues.
+    pub tx: usize,
+    /// Descriptors in each receive ring.
+    pub rx_ring: usize,
+    /// Descriptors in each transmit ring.
+    pub tx_ring: usize,
+}
+
+impl QueueShape {
+    /// The most buffers that the rings hold at a time.
+    pub fn buffers(&self) -> usize {
+        self.rx * self.rx_ring + self.tx * self.tx_ring
+    }
+}
+
 /// The queues of a device; each is used by one core at a time.
 pub struct Queues<R, T> {
     /// Receive queues; queue `i` is hardware queue `i`.
     pub rx: Vec<R>,
     /// Transmit queues, likewise.
     pub tx: Vec<T>,
-    /// Descriptors in each receive ring.
-    pub rx_ring: usize,
-    /// Descriptors in each transmit ring.
-    pub tx_ring: usize,
 }
 
 /// Control of one device. Nothing here is called for a packet.
@@ -114,8 +130,12 @@ pub trait NetDevice {
     /// The largest payload of a frame that the network takes, in bytes (1500 on plain Ethernet).
     fn mtu(&self) -> u16;
 
-    /// Hands out the queues; the device is live from here on. `None` when they were taken before.
-    fn take_queues(&mut self) -> Option<Queues<Self::Rx, Self::Tx>>;
+    /// How many queues the device gave, and how long their rings are: what the pool must hold buffers for.
+    fn shape(&self) -> QueueShape;
+
+    /// Posts buffers of `pool` on the receive rings, starts the device and hands out its queues: it is live from here on.
+    /// `None` when they were taken before.
+    fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<Self::Rx, Self::Tx>>;
 
     /// Resets the device: it touches no memory any more, and queues dropped after this send their buffers home.
     /// A device that does not confirm the reset keeps its memory for ever.
