@@ -1,1 +1,51 @@
-//! The host side as a library: build, boot and feed the image.
+//! The host side as a library: build the image, boot it in QEMU, feed it frames and check what comes out.
+//!
+//! The command `sluice` and the boot-and-forward tests are two users of the same few types:
+//!
+//! | type | what it stands for |
+//! |---|---|
+//! | [`Artefact`] | the built image: the stripped ELF and its symbol file |
+//! | [`Machine`] | a virtual machine, described but not yet started |
+//! | [`Guest`] | the running machine: its console, its metrics, its orderly stop |
+//! | [`PortSpec`] | what a port of the machine is plugged into |
+//! | [`Endpoint`] | our end of a port: frames in, frames out |
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let image = qemu::Artefact::build()?;
+//! let sockets = tempfile::tempdir()?;
+//! let mut port = qemu::Endpoint::bind(sockets.path(), 0)?;
+//! let guest = qemu::Machine::new(&image).port(port.spec()).words("program=reflect").start()?;
+//! port.connect(Duration::from_secs(10))?;
+//! guest.wait_ready(Duration::from_secs(30))?;
+//! port.send(&[0xff; 60], Duration::from_secs(1))?;
+//! assert!(port.receive(Duration::from_secs(1))?.is_some());
+//! let report = guest.stop()?;
+//! assert_eq!(report.pool, report.home);
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod accel;
+pub mod artefact;
+mod console;
+pub mod endpoint;
+pub mod guest;
+pub mod iso;
+pub mod machine;
+pub mod metrics;
+pub mod ports;
+pub mod process;
+pub mod symbols;
+
+pub use accel::Accel;
+pub use artefact::Artefact;
+pub use endpoint::Endpoint;
+pub use guest::{Guest, Line, Ready, StopReport};
+pub use iso::Iso;
+pub use machine::{Boot, Chipset, Machine};
+pub use metrics::Metrics;
+pub use ports::PortSpec;
+pub use symbols::Symbols;
