@@ -24,7 +24,7 @@ qemu-system-x86_64                        qemu-system-x86
 /etc/ssl/certs/ca-certificates.crt        ca-certificates
 "
 readonly FOR_TESTS="
-/usr/share/ovmf/OVMF.fd                   ovmf
+/usr/share/OVMF/OVMF_CODE_4M.fd          ovmf
 grub-mkrescue                             grub-common
 /usr/lib/grub/i386-pc/multiboot2.mod      grub-pc-bin
 /usr/lib/grub/x86_64-efi/multiboot2.mod   grub-efi-amd64-bin

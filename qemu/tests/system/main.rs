@@ -1,0 +1,37 @@
+//! The image in QEMU, seen from outside: it boots, forwards, counts, refuses and stops as it should.
+//!
+//! Each test has a virtual machine of its own. Waits are generous and bounded; nothing here measures time.
+//! The usual options work: `cargo test --release -p qemu --test system -- boot --test-threads 1`.
+
+mod accounting;
+mod boot;
+mod cli;
+mod crashes;
+mod frames;
+mod harness;
+mod hosts;
+mod image;
+mod outside;
+mod process;
+mod refusals;
+mod rig;
+mod verdicts;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let tests = [
+        boot::trials(),
+        verdicts::trials(),
+        accounting::trials(),
+        refusals::trials(),
+        crashes::trials(),
+        outside::trials(),
+        cli::trials(),
+        hosts::trials(),
+    ];
+    libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()
+}
