@@ -31,13 +31,14 @@ check_lengths() {
 
 # A name is what stands between backticks and ends like a file or a folder. It may be short for the end of a path
 # (`worker.rs`), and <driver> stands for any one name.
+readonly NAME='`\K[A-Za-z0-9_.<>/-]+(/|\.(rs|S|ld|sh|toml|md))(?=`)'
 check_architecture_names() {
     local name pattern
     while read -r name; do
         pattern=${name//<*([a-z])>/*}
         [[ $pattern != */ ]] || pattern+='*'
         [[ $(git ls-files -- "$pattern" "*/$pattern") ]] || breach "ARCHITECTURE.md names $name, which does not exist"
-    done < <(grep --only-matching --perl-regexp '`\K[A-Za-z0-9_.<>/-]+(/|\.(rs|S|ld|sh|toml|md))(?=`)' ARCHITECTURE.md | sort --unique)
+    done < <(grep --only-matching --perl-regexp "$NAME" ARCHITECTURE.md | sort --unique)
 }
 
 check_unsafe_files() {

@@ -71,8 +71,9 @@ install_missing_packages() {
 
     # shellcheck disable=SC2086 # one word a package
     say "installing" $packages
-    command -v apt-get >/dev/null || fail "this machine has no apt-get; please install by hand what these packages bring"
-    retry as_root apt-get "${APT_OPTIONS[@]}" update || say "the package lists could not be renewed; trying with the old ones"
+    command -v apt-get >/dev/null || fail "there is no apt-get here; install by hand what these packages bring"
+    retry as_root apt-get "${APT_OPTIONS[@]}" update ||
+        say "the package lists could not be renewed; trying with the old ones"
     local suite
     suite=$(suite_of_installed_qemu)
     if [[ $suite && " $packages " == *" qemu-system-x86 "* ]]; then
@@ -103,15 +104,17 @@ missing_packages() {
 # have to come from there as well, or apt finds no solution.
 suite_of_installed_qemu() {
     local version
-    version=$(dpkg-query --show --showformat='${db:Status-Status} ${Version}\n' qemu-system-common qemu-system-data qemu-utils \
-        2>/dev/null | sed -n 's/^installed //p' | head -n 1) || true
+    version=$(dpkg-query --show --showformat='${db:Status-Status} ${Version}\n' \
+        qemu-system-common qemu-system-data qemu-utils 2>/dev/null | sed -n 's/^installed //p' | head -n 1) || true
     [[ $version ]] || return 0
     # A line reads: package | version | http://mirror suite/component architecture Packages
-    apt-cache madison qemu-system-x86 | awk -v version="$version" '$3 == version { sub("/.*", "", $6); print $6; exit }'
+    apt-cache madison qemu-system-x86 |
+        awk -v version="$version" '$3 == version { sub("/.*", "", $6); print $6; exit }'
 }
 
 apt_install() {
-    retry as_root apt-get "${APT_OPTIONS[@]}" install --yes --no-install-recommends "$@" || fail "apt-get could not install: $*"
+    retry as_root apt-get "${APT_OPTIONS[@]}" install --yes --no-install-recommends "$@" ||
+        fail "apt-get could not install: $*"
 }
 
 as_root() {
@@ -138,15 +141,16 @@ retry() {
 # ------------------------------------------------------------------------------------------------ Rust and its tools
 
 check_rust() {
-    local advice="Rust $RUST_MINIMUM or later is needed, and the distribution's own is older. Get it with rustup (https://rustup.rs; \
-in Debian 13 and Ubuntu 24.04 also 'apt-get install rustup'), then run 'rustup toolchain install stable'"
+    local advice="Rust $RUST_MINIMUM or later is needed, and the distribution's own is older. Get it with rustup"
+    advice+=" (https://rustup.rs; in Debian 13 and Ubuntu 24.04 also 'apt-get install rustup'),"
+    advice+=" then run 'rustup default stable'"
     if ! command -v cargo >/dev/null; then
         [[ ! -x $HOME/.cargo/bin/cargo ]] ||
             fail "cargo is installed but not on the PATH: run '. ~/.cargo/env', then start this again"
         fail "there is no cargo. $advice"
     fi
     local version
-    version=$(cargo --version | cut -d ' ' -f 2)
+    version=$(cargo --version | cut -d ' ' -f 2) || fail "cargo does not run. $advice"
     at_least "$version" $RUST_MINIMUM || fail "cargo is $version. $advice"
 }
 
