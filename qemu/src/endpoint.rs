@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::PortSpec;
 
 /// The longest frame that is received whole; QEMU's own limit is 68 KiB, and no port has an MTU beyond this.
-pub const MAX_FRAME: usize = 16 * 1024;
+pub const LONGEST_FRAME: usize = 16 * 1024;
 /// How often a socket that QEMU has not bound yet is tried.
 const CONNECT_POLL: Duration = Duration::from_micros(500);
 
@@ -110,7 +110,7 @@ impl Endpoint {
     /// When the socket is broken.
     pub fn receive(&self, timeout: Duration) -> Result<Option<Vec<u8>>> {
         let deadline = Instant::now() + timeout;
-        let mut buffer = vec![0; MAX_FRAME];
+        let mut buffer = vec![0; LONGEST_FRAME];
         loop {
             if let Some(length) = self.try_receive(&mut buffer)? {
                 buffer.truncate(length);

@@ -9,6 +9,9 @@
 //! | [`Guest`] | the running machine: its console, its metrics, its orderly stop |
 //! | [`PortSpec`] | what a port of the machine is plugged into |
 //! | [`Endpoint`] | our end of a port: frames in, frames out |
+//! | [`Flows`] | frames to send, each of which is told when it comes out |
+//! | [`Exchange`] | traffic between endpoints, in several directions at once |
+//! | [`Counts`] | what became of it: lost, changed, reordered, duplicated, foreign |
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,7 +19,7 @@
 //! # fn main() -> anyhow::Result<()> {
 //! let image = qemu::Artefact::build()?;
 //! let sockets = tempfile::tempdir()?;
-//! let mut port = qemu::Endpoint::bind(sockets.path(), 0)?;
+//! let port = qemu::Endpoint::bind(sockets.path(), 0)?;
 //! let guest = qemu::Machine::new(&image).port(port.spec()).words("program=reflect").start()?;
 //! port.connect(Duration::from_secs(10))?;
 //! guest.wait_ready(Duration::from_secs(30))?;
@@ -32,6 +35,9 @@ pub mod accel;
 pub mod artefact;
 mod console;
 pub mod endpoint;
+pub mod exchange;
+pub mod flows;
+pub mod frames;
 pub mod guest;
 pub mod iso;
 pub mod machine;
@@ -39,13 +45,17 @@ pub mod metrics;
 pub mod ports;
 pub mod process;
 pub mod symbols;
+pub mod tally;
 
 pub use accel::Accel;
 pub use artefact::Artefact;
 pub use endpoint::Endpoint;
+pub use exchange::{Exchange, Outcome};
+pub use flows::{Flows, Source, Transform};
 pub use guest::{Guest, Line, Ready, StopReport};
 pub use iso::Iso;
-pub use machine::{Boot, Chipset, Machine};
+pub use machine::{Boot, Chipset, Machine, Reset};
 pub use metrics::Metrics;
 pub use ports::PortSpec;
 pub use symbols::Symbols;
+pub use tally::Counts;

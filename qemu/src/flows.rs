@@ -1,0 +1,163 @@
+//! What is sent, and how it is told when it comes out.
+
+use crate::frames::{self, Tag};
+
+/// The most flows of one direction: as many as their addresses tell apart.
+pub const MAX_FLOWS: u32 = 1 << 16;
+
+/// What a frame that came out turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A frame that was sent, byte for byte.
+    Intact {
+        /// Its flow, counted from 0.
+        flow: u32,
+        /// Its place in the flow, counted from 0.
+        sequence: u32,
+    },
+    /// A frame of ours, but not as it was sent.
+    Changed,
+    /// A frame that nobody sent here.
+    Foreign,
+}
+
+/// Frames to send in one direction, in order.
+pub trait Source {
+    /// How many frames there are in all.
+    fn total(&self) -> u64;
+
+    /// Writes the next frame in place of what the buffer holds; `false` when there are no more.
+    fn next(&mut self, frame: &mut Vec<u8>) -> bool;
+
+    /// Tells what a frame is that came out. Only frames that [`Self::next`] has given are intact.
+    fn recognise(&mut self, frame: &[u8]) -> Arrival;
+}
+
+/// What the image does to each frame on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// Nothing: program `forward`.
+    Unchanged,
+    /// Source and destination addresses are exchanged: program `reflect`.
+    MacsSwapped,
+}
+
+/// UDP flows whose frames take turns.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    direction: u16,
+    flows: u32,
+    total: u64,
+    given: u64,
+    transform: Transform,
+    /// The frame that a received one is compared with; kept for its memory.
+    expected: Vec<u8>,
+}
+
+impl Flows {
+    /// `total` frames in `flows` flows; the direction tells them from those of another source.
+    ///
+    /// # Panics
+    /// When there is no flow, or more than [`MAX_FLOWS`].
+    pub fn new(direction: u16, flows: u32, total: u64) -> Self {
+        assert!((1..=MAX_FLOWS).contains(&flows), "{flows} flows");
+        Self { direction, flows, total, given: 0, transform: Transform::Unchanged, expected: Vec::new() }
+    }
+
+    /// The same frames, expected to come out in another form.
+    #[must_use]
+    pub fn expect(mut self, transform: Transform) -> Self {
+        self.transform = transform;
+        self
+    }
+
+    fn tag(&self, index: u64) -> Tag {
+        let flows = u64::from(self.flows);
+        Tag { direction: self.direction, flow: (index % flows) as u32, sequence: (index / flows) as u32 }
+    }
+
+    /// Whether a tag is that of a frame that was given to be sent.
+    fn was_given(&self, tag: Tag) -> bool {
+        let index = u64::from(tag.sequence) * u64::from(self.flows) + u64::from(tag.flow);
+        tag.direction == self.direction && tag.flow < self.flows && index < self.given
+    }
+}
+
+impl Source for Flows {
+    fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn next(&mut self, frame: &mut Vec<u8>) -> bool {
+        if self.given == self.total {
+            return false;
+        }
+        self.tag(self.given).write(frame);
+        self.given += 1;
+        true
+    }
+
+    fn recognise(&mut self, frame: &[u8]) -> Arrival {
+        match Tag::of(frame) {
+            Some(tag) if self.was_given(tag) => {
+                tag.write(&mut self.expected);
+                if self.transform == Transform::MacsSwapped {
+                    frames::swap_macs(&mut self.expected);
+                }
+                if frame == self.expected {
+                    Arrival::Intact { flow: tag.flow, sequence: tag.sequence }
+                } else {
+                    Arrival::Changed
+                }
+            }
+            _ if frames::is_ours(frame) => Arrival::Changed,
+            _ => Arrival::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_take_turns_and_every_frame_is_told() {
+        let mut flows = Flows::new(0, 3, 7);
+        let mut frame = Vec::new();
+        for index in 0..7_u32 {
+            assert!(flows.next(&mut frame));
+            assert_eq!(flows.recognise(&frame), Arrival::Intact { flow: index % 3, sequence: index / 3 });
+        }
+        assert!(!flows.next(&mut frame));
+    }
+
+    #[test]
+    fn a_frame_that_was_not_sent_yet_is_not_intact() {
+        let mut frame = Vec::new();
+        Tag { direction: 0, flow: 0, sequence: 0 }.write(&mut frame);
+        let mut flows = Flows::new(0, 1, 1);
+        assert_eq!(flows.recognise(&frame), Arrival::Changed);
+        flows.next(&mut Vec::new());
+        assert_eq!(flows.recognise(&frame), Arrival::Intact { flow: 0, sequence: 0 });
+    }
+
+    #[test]
+    fn a_frame_of_the_other_direction_or_of_nobody_is_told() {
+        let mut flows = Flows::new(1, 1, 1);
+        let mut frame = Vec::new();
+        flows.next(&mut frame);
+        assert_eq!(Flows::new(0, 1, 1).recognise(&frame), Arrival::Changed);
+        assert_eq!(flows.recognise(&[0xff; 64]), Arrival::Foreign);
+        assert_eq!(flows.recognise(&[]), Arrival::Foreign);
+    }
+
+    #[test]
+    fn reflected_frames_come_out_with_swapped_addresses() {
+        let mut flows = Flows::new(0, 1, 2).expect(Transform::MacsSwapped);
+        let mut frame = Vec::new();
+        flows.next(&mut frame);
+        assert_eq!(flows.recognise(&frame), Arrival::Changed);
+        frames::swap_macs(&mut frame);
+        assert_eq!(flows.recognise(&frame), Arrival::Intact { flow: 0, sequence: 0 });
+    }
+}
