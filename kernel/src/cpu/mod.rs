@@ -1,0 +1,121 @@
+#![allow(unsafe_code)] // Loads the tables of a core and reads its GS base.
+//! One processor core: its number, its descriptor tables, its handlers.
+//!
+//! A core calls [`init_core`] once, first thing; from then on [`current`] tells its number, and whatever interrupt
+//! or exception arrives finds a handler with a good stack.
+
+mod descriptors;
+mod exceptions;
+pub mod interrupts;
+
+use alloc::boxed::Box;
+use core::arch::asm;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use hermit_sync::{SpinMutex, SpinMutexGuard};
+use x86_64::VirtAddr;
+use x86_64::registers::model_specific::GsBase;
+
+use crate::memory::FrameError;
+use descriptors::{Descriptors, HandlerStacks};
+pub use interrupts::Frame;
+
+/// Most cores that are brought up.
+pub const MAX_CORES: usize = 256;
+
+/// CR0 of every core: paging, write protection in ring 0 too, native FPU errors, SSE allowed (SDM volume 3, 2.5).
+pub const CR0: u32 = 0x8001_0033;
+/// CR4 of every core: physical address extension, SSE and its exceptions (SDM volume 3, 2.5).
+pub const CR4: u32 = 0x0000_0620;
+/// The low half of the EFER register of every core: long mode, no-execute (SDM volume 4, 2.1).
+pub const EFER: u32 = 0x0000_0900;
+
+/// What belongs to one core. GS points to it.
+#[repr(C)]
+struct CoreBlock {
+    number: usize,
+    descriptors: Descriptors,
+}
+
+/// The number of the calling core: 0 for the boot core, and below [`MAX_CORES`]. It costs one load.
+#[must_use]
+#[inline]
+pub fn current() -> usize {
+    let number;
+    // SAFETY: GS points to the `CoreBlock` of this core from the first lines of `boot::start` (or of `init_core`) on,
+    // and the number in it never changes.
+    unsafe {
+        asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) number,
+            offset = const offset_of!(CoreBlock, number),
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    number
+}
+
+/// Gives the boot core its tables, before there is memory to allocate: its handlers share one stack at first.
+pub(crate) fn init_boot_core() {
+    static BLOCK: SpinMutex<CoreBlock> = SpinMutex::new(CoreBlock::new(0));
+    let block = SpinMutexGuard::leak(BLOCK.lock());
+    block.descriptors.set_stacks(HandlerStacks::early());
+    load(block);
+}
+
+/// Gives the boot core stacks for its handlers that have guard pages.
+pub(crate) fn guard_boot_stacks() -> Result<(), FrameError> {
+    init_core(0)
+}
+
+/// Gives the calling core its number, descriptor tables, handlers and page tables. Its control registers must hold
+/// [`CR0`], [`CR4`] and [`EFER`] before it runs any Rust code.
+///
+/// # Errors
+/// When there is not enough memory for the stacks of its handlers.
+pub fn init_core(number: usize) -> Result<(), FrameError> {
+    let mut block = Box::new(CoreBlock::new(number));
+    block.descriptors.set_stacks(HandlerStacks::allocate()?);
+    load(Box::leak(block));
+    crate::paging::load_on_this_core();
+    Ok(())
+}
+
+fn load(block: &'static mut CoreBlock) {
+    let address = VirtAddr::from_ptr(block);
+    block.descriptors.load();
+    // Loading the segment registers cleared the base of GS.
+    GsBase::write(address);
+    interrupts::load();
+}
+
+impl CoreBlock {
+    const fn new(number: usize) -> Self {
+        Self { number, descriptors: Descriptors::new() }
+    }
+}
+
+static HALT_OTHERS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static HALTING: AtomicBool = AtomicBool::new(false);
+
+/// Sets what stops all other cores: it sends them a non-maskable interrupt. A panic on any core calls it.
+pub fn set_halt_others(send: fn()) {
+    HALT_OTHERS.store(send as *mut (), Ordering::Release);
+}
+
+/// Stops all other cores for good, as far as somebody said how.
+pub(crate) fn halt_others() {
+    HALTING.store(true, Ordering::SeqCst);
+    let send = HALT_OTHERS.load(Ordering::Acquire);
+    if !send.is_null() {
+        // SAFETY: only `set_halt_others` stores here, and it stores a `fn()`.
+        let send: fn() = unsafe { core::mem::transmute(send) };
+        send();
+    }
+}
+
+/// True once a core has asked all others to stop.
+pub(crate) fn is_halting() -> bool {
+    HALTING.load(Ordering::SeqCst)
+}

@@ -1,0 +1,44 @@
+#![allow(unsafe_code)] // Reads the frame pointer.
+//! The end after a panic or an exception: stop the other cores, say what happened, and do what `on-panic=` says.
+//!
+//! A crash inside the report ends at once; a core that crashes while another reports just stops.
+
+use core::arch::asm;
+use core::fmt;
+use core::panic::PanicInfo;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::backtrace::Backtrace;
+use crate::{console, cpu, power};
+
+const NOBODY: usize = usize::MAX;
+/// The core that crashed first.
+static REPORTER: AtomicUsize = AtomicUsize::new(NOBODY);
+
+/// Reports a panic and ends. [`entry!`](crate::entry) makes it the panic handler.
+pub fn report(info: &PanicInfo<'_>) -> ! {
+    let (rip, rbp): (u64, u64);
+    // SAFETY: it only reads two registers.
+    unsafe {
+        asm!("lea {}, [rip]", "mov {}, rbp", out(reg) rip, out(reg) rbp, options(nomem, nostack, preserves_flags));
+    }
+    match info.location() {
+        Some(location) => end(rip, rbp, format_args!("panic: {} at {location}", info.message())),
+        None => end(rip, rbp, format_args!("panic: {}", info.message())),
+    }
+}
+
+/// Says `what` happened at `rip`, and who called, then ends.
+pub(crate) fn end(rip: u64, rbp: u64, what: fmt::Arguments<'_>) -> ! {
+    let core = cpu::current();
+    match REPORTER.compare_exchange(NOBODY, core, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => {}
+        Err(reporter) if reporter == core => power::crash(),
+        Err(_) => power::halt_forever(),
+    }
+    x86_64::instructions::interrupts::disable();
+    cpu::halt_others();
+    console::break_lock();
+    console::print_event(format_args!("sluice crashed: core {core}: {what}\n{}", Backtrace { rip, rbp }));
+    power::crash()
+}
