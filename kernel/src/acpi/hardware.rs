@@ -5,15 +5,6 @@ use core::fmt;
 
 use super::table::Table;
 
-/// The ACPI power management timer: a free-running counter at 3.579545 MHz (ACPI 6.5, 4.8.3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PmTimer {
-    /// Its 32-bit I/O port.
-    pub port: u16,
-    /// How many of its bits count: 24 or 32.
-    pub bits: u32,
-}
-
 /// The register that resets the machine (ACPI 6.5, 4.8.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetRegister {
@@ -46,7 +37,7 @@ impl fmt::Display for EcamRegion {
 /// What the FADT says (ACPI 6.5, 5.2.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fadt {
-    pub(super) pm_timer: Option<PmTimer>,
+    pub(super) pm_timer: Option<u16>,
     pub(super) reset: Option<ResetRegister>,
 }
 
@@ -58,8 +49,6 @@ impl Fadt {
     const RESET_VALUE: usize = 128;
     const X_PM_TMR_BLK: usize = 208;
 
-    /// Flag: the timer has 32 bits, otherwise 24.
-    const TMR_VAL_EXT: u32 = 1 << 8;
     /// Flag: the reset register is there.
     const RESET_REG_SUP: u32 = 1 << 10;
     /// Flag: none of the fixed hardware is there, the timer included.
@@ -70,15 +59,14 @@ impl Fadt {
         Self { pm_timer: Self::pm_timer(table, flags), reset: Self::reset(table, flags) }
     }
 
-    fn pm_timer(table: &Table<'_>, flags: u32) -> Option<PmTimer> {
+    fn pm_timer(table: &Table<'_>, flags: u32) -> Option<u16> {
         const LENGTH_IN_BYTES: u8 = 4;
         if flags & Self::HW_REDUCED_ACPI != 0 || table.u8(Self::PM_TMR_LEN)? != LENGTH_IN_BYTES {
             return None;
         }
         let extended = GenericAddress::read(table, Self::X_PM_TMR_BLK).and_then(|address| address.port());
         let legacy = || table.u32(Self::PM_TMR_BLK).and_then(|port| u16::try_from(port).ok());
-        let port = extended.or_else(legacy).filter(|&port| port != 0)?;
-        Some(PmTimer { port, bits: if flags & Self::TMR_VAL_EXT == 0 { 24 } else { 32 } })
+        extended.or_else(legacy).filter(|&port| port != 0)
     }
 
     fn reset(table: &Table<'_>, flags: u32) -> Option<ResetRegister> {
@@ -161,16 +149,15 @@ mod tests {
     #[test]
     fn takes_the_timer_from_a_revision_1_table() {
         let parsed = Fadt::parse(&Table::of(&fadt(116, Fadt::RESET_REG_SUP)));
-        assert_eq!(parsed.pm_timer, Some(PmTimer { port: 0x608, bits: 24 }));
+        assert_eq!(parsed.pm_timer, Some(0x608));
         assert_eq!(parsed.reset, None);
     }
 
     #[test]
     fn prefers_the_extended_timer_address() {
-        let mut bytes = fadt(276, Fadt::TMR_VAL_EXT);
+        let mut bytes = fadt(276, 0);
         put_address(&mut bytes, Fadt::X_PM_TMR_BLK, GenericAddress::SYSTEM_IO, 0xb008);
-        let expected = PmTimer { port: 0xb008, bits: 32 };
-        assert_eq!(Fadt::parse(&Table::of(&bytes)).pm_timer, Some(expected));
+        assert_eq!(Fadt::parse(&Table::of(&bytes)).pm_timer, Some(0xb008));
     }
 
     #[test]

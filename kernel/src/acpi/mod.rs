@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use hermit_sync::OnceCell;
 use log::{debug, warn};
 
-pub use self::hardware::{EcamRegion, PmTimer, ResetRegister};
+pub use self::hardware::{EcamRegion, ResetRegister};
 pub use self::madt::NmiPin;
 use self::hardware::Fadt;
 use self::madt::Madt;
@@ -34,8 +34,8 @@ pub struct Platform {
     pub nmi_pins: Vec<NmiPin>,
     /// Where the PCI configuration space is mapped in memory.
     pub ecam: Vec<EcamRegion>,
-    /// The power management timer.
-    pub pm_timer: Option<PmTimer>,
+    /// I/O port of the power management timer.
+    pub pm_timer: Option<u16>,
     /// Physical address of the HPET's registers.
     pub hpet: Option<u64>,
     /// The register that resets the machine.
