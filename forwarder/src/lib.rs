@@ -1,2 +1,30 @@
 //! The forwarder: verdict programs, the worker loop, and the map from cores to TX queues.
+//!
+//! [`Config::read`](config::Config::read) takes the settings, [`assemble`] turns the queues of all ports into one
+//! [`Worker`] a core and a [`Control`] for everyone else, and [`Worker::run`] forwards.
 #![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod assemble;
+pub mod config;
+mod control;
+mod meter;
+pub mod metrics;
+mod ports;
+pub mod programs;
+pub mod stats;
+#[cfg(test)]
+mod testing;
+pub mod txmap;
+pub mod verdict;
+pub mod wire;
+mod worker;
+
+pub use assemble::{Assembly, assemble};
+pub use control::{Control, StoppedQueues};
+pub use meter::Clock;
+pub use worker::Worker;

@@ -1,0 +1,92 @@
+//! Values: from text to what they mean.
+
+use core::ops::RangeInclusive;
+
+use log::LevelFilter;
+use netdrv::packet::MAX_BURST;
+
+use super::{Key, OnPanic, Workers};
+use crate::programs::Program;
+use crate::txmap::Wish;
+
+/// The text is no value of its key.
+pub(super) struct Unparsable;
+
+type Parsed<T> = Result<T, Unparsable>;
+
+pub(super) fn program(text: &str) -> Parsed<Program> {
+    match text {
+        "drop" => Ok(Program::Drop),
+        "pass" => Ok(Program::Pass),
+        "reflect" => Ok(Program::Reflect),
+        "forward" => Ok(Program::Forward),
+        _ => Err(Unparsable),
+    }
+}
+
+pub(super) fn workers(text: &str) -> Parsed<Workers> {
+    match text {
+        "all" => Ok(Workers::All),
+        _ => number(text, 1..=256).map(Workers::Count),
+    }
+}
+
+pub(super) fn tx(text: &str) -> Parsed<Wish> {
+    match text {
+        "auto" => Ok(Wish::Auto),
+        "dedicated" => Ok(Wish::Dedicated),
+        "shared" => Ok(Wish::Shared),
+        _ => Err(Unparsable),
+    }
+}
+
+pub(super) fn log(text: &str) -> Parsed<LevelFilter> {
+    match text {
+        "error" => Ok(LevelFilter::Error),
+        "warn" => Ok(LevelFilter::Warn),
+        "info" => Ok(LevelFilter::Info),
+        "debug" => Ok(LevelFilter::Debug),
+        "trace" => Ok(LevelFilter::Trace),
+        _ => Err(Unparsable),
+    }
+}
+
+pub(super) fn on_panic(text: &str) -> Parsed<OnPanic> {
+    match text {
+        "reboot" => Ok(OnPanic::Reboot),
+        "exit" => Ok(OnPanic::Exit),
+        _ => Err(Unparsable),
+    }
+}
+
+pub(super) fn ring(text: &str) -> Parsed<usize> {
+    number(text, 64..=4096).and_then(|ring| if ring.is_power_of_two() { Ok(ring) } else { Err(Unparsable) })
+}
+
+pub(super) fn batch(text: &str) -> Parsed<usize> {
+    number(text, 1..=MAX_BURST)
+}
+
+/// For a key that has one value as yet.
+pub(super) fn only(value: &str, text: &str) -> Parsed<()> {
+    if text == value { Ok(()) } else { Err(Unparsable) }
+}
+
+/// Whether the value has a meaning that this version does not know.
+pub(super) fn is_of_a_later_version(key: Key, text: &str) -> bool {
+    match key {
+        Key::Tx => text == "borrowed" || text.starts_with("shared:"),
+        Key::Idle => text == "adaptive",
+        Key::Rx => text == "software",
+        Key::Stack => text.contains('/'),
+        _ => false,
+    }
+}
+
+/// Decimal digits alone: no sign, no blank.
+fn number(text: &str, range: RangeInclusive<usize>) -> Parsed<usize> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Unparsable);
+    }
+    text.parse().ok().filter(|number| range.contains(number)).ok_or(Unparsable)
+}

@@ -1,0 +1,133 @@
+//! What the cores share: the wish to stop, what the workers publish, and the queues that they give back.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use hermit_sync::SpinMutex;
+use netdrv::pool::Pool;
+
+use crate::metrics;
+use crate::stats::{Counts, LockStats, WorkerStats};
+use crate::txmap::{Plan, TxPath};
+use crate::verdict::PortId;
+use crate::worker::Remains;
+
+/// The forwarder as seen from outside its workers: any core may ask it, at any time.
+pub struct Control<R, T> {
+    stopping: AtomicBool,
+    telemetry: Telemetry,
+    returned: SpinMutex<Returned<R, T>>,
+}
+
+/// Everything that metrics are made of.
+pub(crate) struct Telemetry {
+    pub(crate) ports: Vec<PortTelemetry>,
+    pub(crate) workers: Vec<Arc<WorkerStats>>,
+    pub(crate) pool: &'static Pool,
+}
+
+/// One port's TX map, and the lock of each shared queue.
+pub(crate) struct PortTelemetry {
+    pub(crate) plan: Plan,
+    pub(crate) locks: Vec<Arc<LockStats>>,
+}
+
+struct Returned<R, T> {
+    workers: usize,
+    queues: StoppedQueues<R, T>,
+}
+
+/// The queues of all workers after the end. The devices still own what is in the rings: stop them, then drop this, and
+/// every buffer is home.
+pub struct StoppedQueues<R, T> {
+    _rx: Vec<R>,
+    _tx: Vec<TxPath<T>>,
+}
+
+impl<R, T> Control<R, T> {
+    /// `spare` are the TX queues that no worker uses.
+    pub(crate) fn new(telemetry: Telemetry, spare: Vec<T>) -> Control<R, T> {
+        let queues =
+            StoppedQueues { _rx: Vec::new(), _tx: spare.into_iter().map(TxPath::Dedicated).collect() };
+        Control {
+            stopping: AtomicBool::new(false),
+            telemetry,
+            returned: SpinMutex::new(Returned { workers: 0, queues }),
+        }
+    }
+
+    /// How worker and TX queue go together on `port`; printed, it is the port line's `tx=`.
+    ///
+    /// # Panics
+    /// Where there is no such port.
+    pub fn tx_plan(&self, port: PortId) -> &Plan {
+        &self.telemetry.ports[port.index()].plan
+    }
+
+    /// The counters of `port`, summed over the workers.
+    ///
+    /// # Panics
+    /// Where there is no such port.
+    pub fn counts(&self, port: PortId) -> Counts {
+        self.telemetry.counts(port)
+    }
+
+    /// Writes all metrics as OpenMetrics text.
+    pub fn write_metrics(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        metrics::write(&self.telemetry, out)
+    }
+
+    /// Tells the workers to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    #[inline(always)]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Waits until the last worker has ended, which takes about a second at most, and takes their queues.
+    /// `None` to all but the first who asks.
+    pub fn wait_stopped(&self) -> Option<StoppedQueues<R, T>> {
+        loop {
+            let mut returned = self.returned.lock();
+            if returned.workers == self.telemetry.workers.len() {
+                returned.workers += 1;
+                let empty = StoppedQueues { _rx: Vec::new(), _tx: Vec::new() };
+                return Some(core::mem::replace(&mut returned.queues, empty));
+            }
+            if returned.workers > self.telemetry.workers.len() {
+                return None;
+            }
+            drop(returned);
+            spin_loop();
+        }
+    }
+
+    pub(crate) fn give_back(&self, remains: Remains<R, T>) {
+        let mut returned = self.returned.lock();
+        returned.workers += 1;
+        returned.queues._rx.extend(remains.rx);
+        returned.queues._tx.extend(remains.tx);
+    }
+}
+
+impl Telemetry {
+    /// The counters of `port`, summed over the workers.
+    pub(crate) fn counts(&self, port: PortId) -> Counts {
+        let mut sum = Counts::default();
+        self.workers.iter().for_each(|worker| sum += &worker.read(port));
+        sum
+    }
+
+    /// Buffers that hold no packet, in the depot and in the workers' caches.
+    pub(crate) fn free_buffers(&self) -> u64 {
+        let cached: u64 = self.workers.iter().map(|worker| worker.cached.get()).sum();
+        cached + self.pool.in_depot() as u64
+    }
+}

@@ -1,0 +1,170 @@
+//! Counters as OpenMetrics text.
+//!
+//! # What the packet counters mean
+//!
+//! Every packet that a port `p` receives is, in every reading, in exactly one of these places:
+//!
+//! | counter, label `port` = the *receiving* port | counts a packet when |
+//! |---|---|
+//! | `sluice_port_rx_packets_total` | the RX ring brought it, also if the driver refused it there |
+//! | `sluice_drops_total{reason}` | it ended; one reason each |
+//! | `sluice_passed_packets_total` | it was passed to the local stack |
+//! | `sluice_forwarded_packets_total` | a TX ring took it (of whichever port) |
+//! | `sluice_waiting_packets` (a gauge) | it is in a worker, and no TX ring has had room for it yet |
+//!
+//! So, for each port, exactly: **rx_packets = Σ drops + passed + forwarded + waiting**.
+//!
+//! What leaves is counted by the *transmitting* port: `sluice_port_tx_packets_total` when the TX ring takes it, and
+//! `sluice_tx_waiting_packets` (a gauge) is how many of these are in the rings because the device is not done with them. The
+//! two sides meet in the sum over all ports: **Σ forwarded = Σ tx_packets**. This one is exact when no worker is in the midst of a
+//! batch; for a single port the two differ, since what port 0 receives leaves by port 1.
+//!
+//! When traffic has stopped, both gauges go to 0 by themselves.
+//!
+//! Verdicts are counted by receiving port as well. A program sees every packet but those refused before it:
+//! **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated and unknown_descriptor**. A verdict `drop` or
+//! `aborted` is the drop reason `verdict` or `aborted`. A `tx` or `redirect` can end as a drop (`no_such_port`,
+//! `tx_unavailable`, `tx_ring_full`).
+//!
+//! Bytes are those of whole frames without CRC; the bytes of a refused frame are not known and count as 0.
+//!
+//! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter.
+
+use alloc::vec::Vec;
+use core::fmt::{self, Display, Write};
+
+use crate::control::Telemetry;
+use crate::stats::{Counter, Counts};
+use crate::verdict::{DropReason, PortId, VerdictKind};
+
+/// The kinds of metric families that occur.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// A counter of each port.
+const PORT_COUNTERS: [(&str, &str, Counter); 6] = [
+    ("sluice_port_rx_packets", "Packets received, with those refused at the ring.", Counter::RxPackets),
+    ("sluice_port_rx_bytes", "Bytes received.", Counter::RxBytes),
+    ("sluice_port_tx_packets", "Packets that the TX rings of this port took.", Counter::TxPackets),
+    ("sluice_port_tx_bytes", "Bytes that the TX rings of this port took.", Counter::TxBytes),
+    ("sluice_passed_packets", "Packets received here and passed to the local stack.", Counter::Passed),
+    ("sluice_forwarded_packets", "Packets received here that a TX ring took.", Counter::Forwarded),
+];
+
+/// Writes everything, ending with a line `# EOF`.
+pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    // One reading for the whole text, so that its numbers agree.
+    let ports: Vec<Counts> =
+        (0..).map(PortId).take(telemetry.ports.len()).map(|port| telemetry.counts(port)).collect();
+    write_packets(&ports, out)?;
+    write_tx_map(telemetry, out)?;
+    write_cores(telemetry, out)?;
+    write_pool(telemetry, out)?;
+    out.write_str("# EOF\n")
+}
+
+fn write_packets(ports: &[Counts], out: &mut impl Write) -> fmt::Result {
+    for (name, help, counter) in PORT_COUNTERS {
+        family(out, name, Kind::Counter, help)?;
+        for (port, counts) in ports.iter().enumerate() {
+            writeln!(out, "{name}_total{{port=\"{port}\"}} {}", counts[counter])?;
+        }
+    }
+    family(
+        out,
+        "sluice_waiting_packets",
+        Kind::Gauge,
+        "Packets received here that wait for room in a TX ring.",
+    )?;
+    for (port, counts) in ports.iter().enumerate() {
+        writeln!(out, "sluice_waiting_packets{{port=\"{port}\"}} {}", counts[Counter::Waiting])?;
+    }
+    family(
+        out,
+        "sluice_tx_waiting_packets",
+        Kind::Gauge,
+        "Packets in the TX rings that the device is not done with.",
+    )?;
+    for (port, counts) in ports.iter().enumerate() {
+        // Rows of different workers are read one after the other, and one may complete what another sent.
+        let waiting = counts[Counter::TxPackets].saturating_sub(counts[Counter::TxCompleted]);
+        writeln!(out, "sluice_tx_waiting_packets{{port=\"{port}\"}} {waiting}")?;
+    }
+    family(out, "sluice_verdicts", Kind::Counter, "Verdicts on packets received here.")?;
+    for (port, counts) in ports.iter().enumerate() {
+        for kind in VerdictKind::ALL {
+            let (label, count) = (kind.label(), counts[Counter::Verdict(kind)]);
+            writeln!(out, "sluice_verdicts_total{{port=\"{port}\",verdict=\"{label}\"}} {count}")?;
+        }
+    }
+    family(out, "sluice_drops", Kind::Counter, "Packets received here that ended, by reason.")?;
+    for (port, counts) in ports.iter().enumerate() {
+        for reason in DropReason::ALL {
+            let (label, count) = (reason.label(), counts[Counter::Drop(reason)]);
+            writeln!(out, "sluice_drops_total{{port=\"{port}\",reason=\"{label}\"}} {count}")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_tx_map(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    family(out, "sluice_tx_mode", Kind::Gauge, "1 for the way that cores reach the TX queues of the port.")?;
+    for (port, entry) in telemetry.ports.iter().enumerate() {
+        writeln!(out, "sluice_tx_mode{{port=\"{port}\",mode=\"{}\"}} 1", entry.plan.mode().label())?;
+    }
+    family(out, "sluice_tx_queue_cores", Kind::Gauge, "Cores that use the TX queue.")?;
+    for (port, entry) in telemetry.ports.iter().enumerate() {
+        for queue in 0..entry.plan.queues() {
+            let cores = entry.plan.cores_of(queue);
+            writeln!(out, "sluice_tx_queue_cores{{port=\"{port}\",queue=\"{queue}\"}} {cores}")?;
+        }
+    }
+    family(out, "sluice_tx_lock_acquired", Kind::Counter, "Bursts sent under the lock of the TX queue.")?;
+    for (port, queue, lock) in locks(telemetry) {
+        let count = lock.acquired.get();
+        writeln!(out, "sluice_tx_lock_acquired_total{{port=\"{port}\",queue=\"{queue}\"}} {count}")?;
+    }
+    family(out, "sluice_tx_lock_contended", Kind::Counter, "Bursts that found the lock taken.")?;
+    for (port, queue, lock) in locks(telemetry) {
+        let count = lock.contended.get();
+        writeln!(out, "sluice_tx_lock_contended_total{{port=\"{port}\",queue=\"{queue}\"}} {count}")?;
+    }
+    Ok(())
+}
+
+fn locks(telemetry: &Telemetry) -> impl Iterator<Item = (usize, usize, &crate::stats::LockStats)> {
+    let ports = telemetry.ports.iter().enumerate();
+    ports.flat_map(|(port, entry)| {
+        entry.locks.iter().enumerate().map(move |(queue, lock)| (port, queue, &**lock))
+    })
+}
+
+fn write_cores(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    family(out, "sluice_core_cycles", Kind::Counter, "Clock ticks in which packets moved, or did not.")?;
+    for (core, worker) in telemetry.workers.iter().enumerate() {
+        writeln!(out, "sluice_core_cycles_total{{core=\"{core}\",state=\"busy\"}} {}", worker.busy.get())?;
+        writeln!(out, "sluice_core_cycles_total{{core=\"{core}\",state=\"idle\"}} {}", worker.idle.get())?;
+    }
+    Ok(())
+}
+
+fn write_pool(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    single(out, "sluice_pool_packets", "Buffers that there are.", telemetry.pool.count())?;
+    single(out, "sluice_pool_free_packets", "Buffers without a packet.", telemetry.free_buffers())
+}
+
+fn single(out: &mut impl Write, name: &str, help: &str, value: impl Display) -> fmt::Result {
+    family(out, name, Kind::Gauge, help)?;
+    writeln!(out, "{name} {value}")
+}
+
+fn family(out: &mut impl Write, name: &str, kind: Kind, help: &str) -> fmt::Result {
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+    };
+    writeln!(out, "# TYPE {name} {kind}\n# HELP {name} {help}")
+}

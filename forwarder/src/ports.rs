@@ -1,0 +1,200 @@
+//! The ports as one worker uses them: where packets come in, and where they leave.
+
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use netdrv::device::{RxDrops, RxQueue, TxQueue};
+use netdrv::packet::{Burst, MAX_BURST, Packet};
+use netdrv::pool::PoolCache;
+
+use crate::stats::{Counter, Counts, Ledger};
+use crate::txmap::TxPath;
+use crate::verdict::{DropReason, PortId};
+
+/// An RX queue of one worker.
+pub(crate) struct Input<R> {
+    pub(crate) port: PortId,
+    pub(crate) queue: R,
+    refused: RxDrops,
+}
+
+impl<R: RxQueue> Input<R> {
+    pub(crate) fn new(port: PortId, queue: R) -> Input<R> {
+        Input { port, refused: queue.drops(), queue }
+    }
+
+    /// Counts what the ring has refused since the last call. Returns whether there was anything.
+    #[inline(always)]
+    pub(crate) fn count_refused(&mut self, ledger: &mut Ledger) -> bool {
+        let refused = self.queue.drops();
+        let new = refused != self.refused;
+        if new {
+            record_refused(ledger.port(self.port), self.refused, refused);
+            self.refused = refused;
+        }
+        new
+    }
+}
+
+#[cold]
+fn record_refused(counts: &mut Counts, before: RxDrops, now: RxDrops) {
+    for (reason, count) in [
+        (DropReason::Oversize, now.oversize - before.oversize),
+        (DropReason::Truncated, now.truncated - before.truncated),
+        (DropReason::UnknownDescriptor, now.unknown_descriptor - before.unknown_descriptor),
+    ] {
+        counts[Counter::RxPackets] += count;
+        counts[Counter::Drop(reason)] += count;
+    }
+}
+
+/// The ports that one worker sends to.
+pub(crate) struct Outputs<T>(Vec<Output<T>>);
+
+/// A way out, and the packets that wait for it.
+///
+/// Packets that the ring has no room for stay here and go first in the next round; what does not fit in one burst is
+/// dropped, and counted for the port that it came from. So a slow port loses what is beyond its ring and one
+/// burst, and costs the others nothing: receiving never waits for it.
+struct Output<T> {
+    path: TxPath<T>,
+    packets: Burst,
+    /// Where the packets came from, in their order.
+    origins: ArrayVec<Origin, MAX_BURST>,
+}
+
+/// Successive packets that were received by the same port.
+struct Origin {
+    port: PortId,
+    packets: usize,
+}
+
+impl<T: TxQueue> Outputs<T> {
+    /// One way out for each port, in the order of the ports.
+    pub(crate) fn new(paths: impl IntoIterator<Item = TxPath<T>>) -> Outputs<T> {
+        let output = |path| Output { path, packets: Burst::new(), origins: ArrayVec::new() };
+        Outputs(paths.into_iter().map(output).collect())
+    }
+
+    /// How many ports there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Lines `packet` up for `port`; gives it back with the reason where it can't be sent.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, port: PortId, packet: Packet) -> Result<(), (DropReason, Packet)> {
+        let Some(output) = self.0.get_mut(port.index()) else { return Err((DropReason::NoSuchPort, packet)) };
+        if matches!(output.path, TxPath::Unavailable) {
+            return Err((DropReason::TxUnavailable, packet));
+        }
+        output.packets.try_push(packet).map_err(|full| (DropReason::TxRingFull, full.element()))
+    }
+
+    /// Sends what is lined up: since the last call, packets that `origin` received. One doorbell a port.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self, origin: PortId, cache: &mut PoolCache, ledger: &mut Ledger) {
+        for (port, output) in (0..).map(PortId).zip(&mut self.0) {
+            if !output.packets.is_empty() {
+                output.note_origin(origin, ledger);
+                output.send(port, cache, ledger);
+            }
+        }
+    }
+
+    /// Tries again what found no room before. Returns whether any of it went.
+    #[inline(always)]
+    pub(crate) fn retry(&mut self, cache: &mut PoolCache, ledger: &mut Ledger) -> bool {
+        let mut sent = false;
+        for (port, output) in (0..).map(PortId).zip(&mut self.0) {
+            if !output.packets.is_empty() {
+                sent |= output.send(port, cache, ledger) > 0;
+            }
+        }
+        sent
+    }
+
+    /// Sends home the buffers that the devices are done with. Returns whether there were any.
+    pub(crate) fn reclaim(&mut self, cache: &mut PoolCache, ledger: &mut Ledger) -> bool {
+        let mut any = false;
+        for (port, output) in (0..).map(PortId).zip(&mut self.0) {
+            let completed = output.path.reclaim(cache);
+            if completed > 0 {
+                ledger.port(port)[Counter::TxCompleted] += completed as u64;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Whether every packet has left and every device is done with those it had.
+    pub(crate) fn drained(&self) -> bool {
+        self.0.iter().all(|output| output.packets.is_empty() && output.path.waiting() == 0)
+    }
+
+    /// Gives up on what still waits: dropped for want of room.
+    pub(crate) fn abandon(&mut self, cache: &mut PoolCache, ledger: &mut Ledger) {
+        for output in &mut self.0 {
+            for origin in output.origins.drain(..) {
+                let counts = ledger.port(origin.port);
+                counts[Counter::Waiting] -= origin.packets as u64;
+                counts[Counter::Drop(DropReason::TxRingFull)] += origin.packets as u64;
+            }
+            output.packets.drain(..).for_each(|packet| cache.put(packet));
+        }
+    }
+
+    /// The ways out, in the order of the ports.
+    pub(crate) fn into_paths(self) -> impl Iterator<Item = TxPath<T>> {
+        self.0.into_iter().map(|output| output.path)
+    }
+}
+
+impl<T: TxQueue> Output<T> {
+    #[inline(always)]
+    fn note_origin(&mut self, port: PortId, ledger: &mut Ledger) {
+        let noted: usize = self.origins.iter().map(|origin| origin.packets).sum();
+        let packets = self.packets.len() - noted;
+        if packets > 0 {
+            // Never more origins than packets, and both lists are as long.
+            self.origins.push(Origin { port, packets });
+            ledger.port(port)[Counter::Waiting] += packets as u64;
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self, port: PortId, cache: &mut PoolCache, ledger: &mut Ledger) -> usize {
+        let bytes = total_len(&self.packets);
+        let progress = self.path.send(&mut self.packets, cache);
+        let counts = ledger.port(port);
+        counts[Counter::TxPackets] += progress.sent as u64;
+        counts[Counter::TxBytes] += bytes - total_len(&self.packets);
+        counts[Counter::TxCompleted] += progress.completed as u64;
+        self.settle(progress.sent, ledger);
+        progress.sent
+    }
+
+    /// Credits the ports that the first `sent` packets came from.
+    #[inline(always)]
+    fn settle(&mut self, mut sent: usize, ledger: &mut Ledger) {
+        while sent > 0
+            && let Some(origin) = self.origins.first_mut()
+        {
+            let part = origin.packets.min(sent);
+            let counts = ledger.port(origin.port);
+            counts[Counter::Waiting] -= part as u64;
+            counts[Counter::Forwarded] += part as u64;
+            sent -= part;
+            origin.packets -= part;
+            if origin.packets == 0 {
+                self.origins.remove(0);
+            }
+        }
+    }
+}
+
+/// Bytes of all frames.
+#[inline(always)]
+pub(crate) fn total_len(burst: &Burst) -> u64 {
+    burst.iter().map(|packet| packet.len() as u64).sum()
+}

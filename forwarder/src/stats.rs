@@ -1,0 +1,250 @@
+//! Counters: each is written by one worker and read by anyone at any time.
+//!
+//! A worker counts in memory of its own ([`Ledger`]) and publishes once a batch. A published [`Row`] carries a version,
+//! so that a reader never sees half a batch: what [`metrics`](crate::metrics) says about the sum of a port's counters
+//! holds in every reading, also under load.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::hint::spin_loop;
+use core::ops::{AddAssign, Index, IndexMut};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::verdict::{DropReason, PortId, VerdictKind};
+
+/// What is counted for a port, by each worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counter {
+    /// Packets that the port received, with those that were refused at the ring.
+    RxPackets,
+    /// Bytes of the packets received, without those that were refused at the ring.
+    RxBytes,
+    /// Packets received here and passed to the local stack.
+    Passed,
+    /// Packets received here that a TX ring took, whichever port's.
+    Forwarded,
+    /// Packets received here that wait in the worker for room in a TX ring. Goes up and down.
+    Waiting,
+    /// Packets that the port's TX rings took.
+    TxPackets,
+    /// Bytes of the packets that the port's TX rings took.
+    TxBytes,
+    /// Packets that left the port's TX rings because the device was done with them.
+    TxCompleted,
+    /// Verdicts on packets received here.
+    Verdict(VerdictKind),
+    /// Packets received here that ended for this reason.
+    Drop(DropReason),
+}
+
+impl Counter {
+    const VERDICTS: usize = VerdictKind::ALL.len();
+    const DROPS: usize = DropReason::ALL.len();
+    const COUNT: usize = Counter::VERDICTS + Counter::DROPS + 8;
+
+    /// The place among [`Counts`]: verdicts, drops, the rest.
+    #[inline(always)]
+    const fn index(self) -> usize {
+        const REST: usize = Counter::VERDICTS + Counter::DROPS;
+        match self {
+            Counter::Verdict(kind) => kind as usize,
+            Counter::Drop(reason) => Counter::VERDICTS + reason as usize,
+            Counter::RxPackets => REST,
+            Counter::RxBytes => REST + 1,
+            Counter::Passed => REST + 2,
+            Counter::Forwarded => REST + 3,
+            Counter::Waiting => REST + 4,
+            Counter::TxPackets => REST + 5,
+            Counter::TxBytes => REST + 6,
+            Counter::TxCompleted => REST + 7,
+        }
+    }
+}
+
+/// The counters of one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts([u64; Counter::COUNT]);
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts([0; Counter::COUNT])
+    }
+}
+
+impl Index<Counter> for Counts {
+    type Output = u64;
+
+    #[inline(always)]
+    fn index(&self, counter: Counter) -> &u64 {
+        &self.0[counter.index()]
+    }
+}
+
+impl IndexMut<Counter> for Counts {
+    #[inline(always)]
+    fn index_mut(&mut self, counter: Counter) -> &mut u64 {
+        &mut self.0[counter.index()]
+    }
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        for (sum, word) in self.0.iter_mut().zip(other.0) {
+            *sum += word;
+        }
+    }
+}
+
+impl Counts {
+    /// Packets that ended here, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        DropReason::ALL.iter().map(|&reason| self[Counter::Drop(reason)]).sum()
+    }
+}
+
+/// One worker's published counters of one port. Two lines apart from the next, since the CPU fetches lines in pairs.
+#[repr(align(128))]
+struct Row {
+    /// Odd while the worker writes.
+    version: AtomicU64,
+    words: [AtomicU64; Counter::COUNT],
+}
+
+impl Row {
+    fn new() -> Row {
+        Row { version: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; Counter::COUNT] }
+    }
+
+    /// For the one worker that the row belongs to.
+    #[inline(always)]
+    fn publish(&self, counts: &Counts) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (word, &count) in self.words.iter().zip(&counts.0) {
+            word.store(count, Ordering::Relaxed);
+        }
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    /// The counters as they were after some batch. Waits only where it meets a worker in the midst of publishing.
+    fn read(&self) -> Counts {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let counts = Counts(core::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)));
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
+                return counts;
+            }
+            spin_loop();
+        }
+    }
+}
+
+/// A number that one core at a time writes and any core reads: an addition is plain, not a locked one.
+#[derive(Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    #[inline(always)]
+    pub(crate) fn add(&self, count: u64) {
+        self.set(self.get() + count);
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one worker publishes.
+#[repr(align(128))]
+pub(crate) struct WorkerStats {
+    /// Clock ticks of rounds in which packets moved.
+    pub(crate) busy: Gauge,
+    /// Clock ticks of rounds in which none did.
+    pub(crate) idle: Gauge,
+    /// Free buffers in the worker's cache.
+    pub(crate) cached: Gauge,
+    rows: Box<[Row]>,
+}
+
+impl WorkerStats {
+    /// For `ports` ports.
+    pub(crate) fn new(ports: usize) -> WorkerStats {
+        WorkerStats {
+            busy: Gauge::default(),
+            idle: Gauge::default(),
+            cached: Gauge::default(),
+            rows: (0..ports).map(|_| Row::new()).collect(),
+        }
+    }
+
+    /// What the worker has published about `port`.
+    ///
+    /// # Panics
+    /// Where there is no such port.
+    pub(crate) fn read(&self, port: PortId) -> Counts {
+        self.rows[port.index()].read()
+    }
+}
+
+/// How often a shared TX queue's lock was taken, written by whoever holds it.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct LockStats {
+    /// Bursts that were sent under the lock.
+    pub(crate) acquired: Gauge,
+    /// Those of them that found the lock taken and had to wait.
+    pub(crate) contended: Gauge,
+}
+
+/// A worker's own counters, ahead of what it has published by at most a batch.
+pub(crate) struct Ledger {
+    pages: Vec<Page>,
+    stats: Arc<WorkerStats>,
+}
+
+#[derive(Clone, Default)]
+struct Page {
+    counts: Counts,
+    changed: bool,
+}
+
+impl Ledger {
+    pub(crate) fn new(stats: Arc<WorkerStats>) -> Ledger {
+        Ledger { pages: alloc::vec![Page::default(); stats.rows.len()], stats }
+    }
+
+    /// The counters of `port`, to change.
+    ///
+    /// # Panics
+    /// Where there is no such port.
+    #[inline(always)]
+    pub(crate) fn port(&mut self, port: PortId) -> &mut Counts {
+        let page = &mut self.pages[port.index()];
+        page.changed = true;
+        &mut page.counts
+    }
+
+    /// Shows everyone what changed since the last call.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) {
+        for (page, row) in self.pages.iter_mut().zip(&self.stats.rows) {
+            if page.changed {
+                page.changed = false;
+                row.publish(&page.counts);
+            }
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &WorkerStats {
+        &self.stats
+    }
+}

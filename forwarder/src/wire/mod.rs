@@ -1,0 +1,3 @@
+//! Bytes become fields.
+
+pub mod ethernet;
