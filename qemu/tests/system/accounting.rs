@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use crate::frames::{frame, reflected};
 use crate::harness::test;
 use crate::process::PATIENCE;
-use crate::rig::{Rig, check_balance};
+use crate::rig::{Rig, check_balance, check_stopped};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -83,8 +83,7 @@ fn overload_is_counted() -> Result<()> {
         while port.receive(Duration::ZERO)?.is_some() {}
     }
     let report = rig.guest.stop()?;
-    check_balance(&report.metrics, 2)?;
-    ensure!(report.home == report.pool, "{} of {} buffers home", report.home, report.pool);
+    check_stopped(&report, 2)?;
     let received = report.metrics.count("sluice_port_rx_packets_total", &[]);
     ensure!(received <= sent as u64, "{received} frames received, {sent} sent");
     Ok(())

@@ -16,7 +16,7 @@ use crate::frames::noise;
 use crate::harness::{Need, test_with};
 use crate::image::image;
 use crate::process::{Background, PATIENCE, run};
-use crate::rig::check_balance;
+use crate::rig::check_stopped;
 
 /// A Linux host of its own: one network namespace with one interface.
 pub(crate) struct Host {
@@ -94,10 +94,7 @@ fn hosts_talk(queues: u16, cores: usize) -> Result<()> {
     send_over_tcp(&a, &b)?;
     fetch_over_http(&a, &b)?;
 
-    let report = guest.stop()?;
-    check_balance(&report.metrics, 2)?;
-    ensure!(report.home == report.pool, "{} of {} buffers home", report.home, report.pool);
-    Ok(())
+    check_stopped(&guest.stop()?, 2)
 }
 
 /// A name of its own for each tap of each run on this machine; Linux allows 15 bytes.

@@ -6,6 +6,7 @@
 mod accounting;
 mod boot;
 mod cli;
+mod console;
 mod crashes;
 mod frames;
 mod harness;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let tests = [
         boot::trials(),
         verdicts::trials(),
+        console::trials(),
         accounting::trials(),
         refusals::trials(),
         crashes::trials(),

@@ -57,7 +57,8 @@ impl Rig {
         loop {
             let metrics = self.guest.metrics()?;
             let settled = metrics.count("sluice_port_rx_packets_total", &[]) >= received
-                && metrics.count("sluice_waiting_packets", &[]) == 0;
+                && metrics.count("sluice_waiting_packets", &[]) == 0
+                && metrics.count("sluice_tx_waiting_packets", &[]) == 0;
             if settled || Instant::now() > deadline {
                 ensure!(settled, "the image never settled on {received} frames: {metrics:?}");
                 return Ok(metrics);
@@ -83,10 +84,26 @@ impl Rig {
     }
 }
 
-/// Nothing is lost unaccounted: what a port received was dropped, passed or sent on, or is still waiting.
+/// What holds when the image has stopped: every buffer is home, and every packet has come to an end that is counted.
+pub(crate) fn check_stopped(report: &StopReport, ports: usize) -> Result<()> {
+    ensure!(report.pool > 0 && report.home == report.pool, "{} of {} buffers home", report.home, report.pool);
+    check_balance(&report.metrics, ports)?;
+    let sum = |name| report.metrics.count(name, &[]);
+    ensure!(sum("sluice_waiting_packets") == 0, "packets still wait: {:?}", report.metrics);
+    let (forwarded, sent) = (sum("sluice_forwarded_packets_total"), sum("sluice_port_tx_packets_total"));
+    ensure!(forwarded == sent, "{forwarded} forwarded, but {sent} sent");
+    ensure!(sum("sluice_pool_packets") == report.pool, "the metrics and the last line tell different pools");
+    Ok(())
+}
+
+/// Nothing is lost unaccounted: what a port received was dropped, passed or sent on, or is still waiting. And each had
+/// a verdict, but for those refused before the program.
 pub(crate) fn check_balance(metrics: &Metrics, ports: usize) -> Result<()> {
+    const BEFORE_THE_PROGRAM: [&str; 4] = ["runt", "oversize", "truncated", "unknown_descriptor"];
     for port in 0..ports {
-        let count = |name| metrics.count(name, &[("port", &port.to_string())]);
+        let port = port.to_string();
+        let count = |name| metrics.count(name, &[("port", &port)]);
+        let refused = |reason| metrics.count("sluice_drops_total", &[("port", &port), ("reason", reason)]);
         let received = count("sluice_port_rx_packets_total");
         let dropped = count("sluice_drops_total");
         let passed = count("sluice_passed_packets_total");
@@ -95,6 +112,12 @@ pub(crate) fn check_balance(metrics: &Metrics, ports: usize) -> Result<()> {
         ensure!(
             received == dropped + passed + sent + waiting,
             "port {port}: {received} received, but {dropped} dropped, {passed} passed, {sent} sent, {waiting} waiting"
+        );
+        let verdicts = count("sluice_verdicts_total");
+        let refused: u64 = BEFORE_THE_PROGRAM.map(refused).iter().sum();
+        ensure!(
+            received == verdicts + refused,
+            "port {port}: {received} received, but {verdicts} verdicts, {refused} refused before"
         );
     }
     Ok(())

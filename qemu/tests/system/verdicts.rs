@@ -69,7 +69,7 @@ fn swallows(program: &str) -> Result<()> {
     let metrics = after_runts(rig)?;
     check_verdicts(&metrics, "0", program, specimens().len())?;
     let (dropped, passed) = if program == "drop" { (specimens().len(), 0) } else { (0, specimens().len()) };
-    ensure!(metrics.count("sluice_drops_total", &[("port", "0"), ("reason", "program")]) == dropped as u64);
+    ensure!(metrics.count("sluice_drops_total", &[("port", "0"), ("reason", "verdict")]) == dropped as u64);
     ensure!(metrics.count("sluice_passed_packets_total", &[("port", "0")]) == passed as u64);
     Ok(())
 }
