@@ -81,6 +81,12 @@ pub trait TxQueue {
 
     /// Packets in the ring: enqueued and not yet reclaimed.
     fn waiting(&self) -> usize;
+
+    /// Packets that [`enqueue`](Self::enqueue) took and dropped, since the device can't send them: longer than its MTU
+    /// allows.
+    fn refused(&self) -> u64 {
+        0
+    }
 }
 
 /// What the device really gave, known once it is negotiated and before any buffer is posted.
@@ -111,6 +117,27 @@ pub struct Queues<R, T> {
     pub tx: Vec<T>,
 }
 
+/// Why a device moves no more packets, although nobody stopped it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceFault {
+    /// The device says that it has failed and must be reset.
+    NeedsReset,
+    /// What the device wrote to a ring makes no sense; that queue is idle from then on.
+    BrokenRing {
+        /// The device's number of the queue.
+        queue: usize,
+    },
+}
+
+impl fmt::Display for DeviceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceFault::NeedsReset => f.write_str("the device has failed and asks for a reset"),
+            DeviceFault::BrokenRing { queue } => write!(f, "the device has broken the ring of queue {queue}"),
+        }
+    }
+}
+
 /// Control of one device. Nothing here is called for a packet.
 pub trait NetDevice {
     /// The receive queue of this device.
@@ -136,6 +163,9 @@ pub trait NetDevice {
     /// Posts buffers of `pool` on the receive rings, starts the device and hands out its queues: it is live from here on.
     /// `None` when they were taken before.
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<Self::Rx, Self::Tx>>;
+
+    /// What has gone wrong since the device was set up, if anything.
+    fn fault(&self) -> Option<DeviceFault>;
 
     /// Resets the device: it touches no memory any more, and queues dropped after this send their buffers home.
     /// A device that does not confirm the reset keeps its memory for ever.

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::hal::{Hal, PAGE_SIZE};
 
@@ -167,6 +167,7 @@ macro_rules! word {
     };
 }
 
+word!(u8, AtomicU8);
 word!(u16, AtomicU16);
 word!(u32, AtomicU32);
 word!(u64, AtomicU64);

@@ -12,4 +12,7 @@ pub mod hal;
 pub mod mmio;
 pub mod packet;
 pub mod pool;
+pub mod port;
 pub mod process;
+pub mod rss;
+pub mod virtio;

@@ -1,0 +1,320 @@
+//! A split virtqueue: three areas of shared memory and the indices of the two sides (virtio 1.2, 2.7).
+//!
+//! The queue knows descriptors and indices, not packets. What the device writes is checked here as far as it is an
+//! index; ids and lengths are checked by the rings above.
+
+use core::mem;
+
+use virtio_drivers::transport::Transport;
+
+use super::error::VirtioError;
+use super::features::Features;
+use super::transport::{Doorbell, NetTransport};
+use crate::device::Quiesced;
+use crate::dma::{Cell, DmaMemory, Table, acquire, release, store_then_load};
+use crate::hal::Hal;
+
+/// Bytes of a descriptor: address, length, flags, next (2.7.5).
+const DESCRIPTOR_SIZE: usize = 16;
+/// Bytes of a used element: id and length (2.7.8).
+const USED_ELEMENT_SIZE: usize = 8;
+/// Flags and index, ahead of the ring in both the available and the used area.
+const AREA_HEADER: usize = 4;
+const CACHE_LINE: usize = 64;
+
+/// `VIRTQ_DESC_F_NEXT`: the chain goes on.
+pub(super) const DESCRIPTOR_NEXT: u16 = 1;
+/// `VIRTQ_DESC_F_WRITE`: the device writes the buffer; otherwise it reads it.
+pub(super) const DESCRIPTOR_WRITE: u16 = 2;
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT`: the driver polls.
+const AVAILABLE_NO_INTERRUPT: u16 = 1;
+/// `VIRTQ_USED_F_NO_NOTIFY`: the device polls.
+const USED_NO_NOTIFY: u16 = 1;
+
+/// How far ahead of the used index the event index is put so that the device never reaches it, and how close the device may
+/// come before it is put there again. Both are multiples of the largest ring that the driver makes.
+const EVENT_DISTANCE: u16 = 0x8000;
+const EVENT_NEAR: u16 = 0x4000;
+
+/// Where the three areas lie in a queue's memory, in bytes.
+///
+/// Both rings begin on a cache line: the device's and the driver's four bytes before them have a line of their own, so
+/// a burst of entries covers no line more than it must. The specification asks only for alignments of 16, 2
+/// and 4 (2.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Layout {
+    available: usize,
+    used: usize,
+    len: usize,
+}
+
+impl Layout {
+    const fn of(size: usize) -> Layout {
+        let available_ring = size * DESCRIPTOR_SIZE + CACHE_LINE;
+        let used_event = available_ring + size * size_of::<u16>();
+        let used_ring = (used_event + size_of::<u16>()).next_multiple_of(CACHE_LINE) + CACHE_LINE;
+        let available_event = used_ring + size * USED_ELEMENT_SIZE;
+        Layout {
+            available: available_ring - AREA_HEADER,
+            used: used_ring - AREA_HEADER,
+            len: available_event + size_of::<u16>(),
+        }
+    }
+}
+
+/// How the two sides tell each other when to notify.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Notifications {
+    /// By a flag (2.7.7, 2.7.10 without `VIRTIO_F_EVENT_IDX`).
+    Flag,
+    /// By the index after which a notification is wanted. Holds the one that we last asked for.
+    EventIndex { used_event: u16 },
+}
+
+/// One element of the used ring, as the device wrote it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Used {
+    /// The head of the descriptor chain.
+    pub(super) id: u32,
+    /// Bytes written to the buffer.
+    pub(super) len: u32,
+}
+
+/// The device moved its used index past what it was given: the ring means nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct IndexJump;
+
+/// The driver's side of one queue.
+pub(super) struct SplitQueue {
+    size: u16,
+    descriptors: Table<u64>,
+    available_ring: Table<u16>,
+    available_index: Cell<u16>,
+    used_event: Cell<u16>,
+    used_ring: Table<u64>,
+    used_flags: Cell<u16>,
+    used_index: Cell<u16>,
+    available_event: Cell<u16>,
+    doorbell: Doorbell,
+    notifications: Notifications,
+    /// Chains offered so far, modulo 2^16; the device knows of those up to `published`.
+    offered: u16,
+    published: u16,
+    /// Completions taken so far, modulo 2^16; the device had written those up to `seen` when we last looked.
+    taken: u16,
+    seen: u16,
+    memory: DmaMemory,
+    quiesced: Quiesced,
+}
+
+impl SplitQueue {
+    /// Makes queue `index` with `size` descriptors and enables it (4.1.5.1.3). The driver polls: the device is asked never to
+    /// interrupt.
+    pub(super) fn create<H: Hal>(
+        transport: &mut impl NetTransport,
+        index: u16,
+        size: u16,
+        features: Features,
+        quiesced: &Quiesced,
+    ) -> Result<SplitQueue, VirtioError> {
+        let entries = usize::from(size);
+        let layout = Layout::of(entries);
+        let memory = DmaMemory::allocate::<H>(layout.len)?;
+        let available_ring = layout.available + AREA_HEADER;
+        let used_ring = layout.used + AREA_HEADER;
+        let used_event = memory.cell(available_ring + entries * size_of::<u16>());
+        let notifications = if features.contains(Features::EVENT_IDX) {
+            used_event.write(EVENT_DISTANCE);
+            Notifications::EventIndex { used_event: EVENT_DISTANCE }
+        } else {
+            memory.cell::<u16>(layout.available).write(AVAILABLE_NO_INTERRUPT);
+            Notifications::Flag
+        };
+        let queue = SplitQueue {
+            size,
+            descriptors: memory.table(0, 2 * entries),
+            available_ring: memory.table(available_ring, entries),
+            available_index: memory.cell(layout.available + 2),
+            used_event,
+            used_ring: memory.table(used_ring, entries),
+            used_flags: memory.cell(layout.used),
+            used_index: memory.cell(layout.used + 2),
+            available_event: memory.cell(used_ring + entries * USED_ELEMENT_SIZE),
+            doorbell: transport.doorbell(index)?,
+            notifications,
+            offered: 0,
+            published: 0,
+            taken: 0,
+            seen: 0,
+            quiesced: quiesced.clone(),
+            memory,
+        };
+        release();
+        transport.base_mut().queue_set(
+            index,
+            u32::from(size),
+            queue.memory.address(0),
+            queue.memory.address(layout.available),
+            queue.memory.address(layout.used),
+        );
+        if !transport.base_mut().queue_used(index) {
+            return Err(VirtioError::QueueRefused { queue: index });
+        }
+        Ok(queue)
+    }
+
+    /// Descriptors in the queue.
+    #[inline(always)]
+    pub(super) fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// Chains offered and not yet taken back.
+    #[inline(always)]
+    pub(super) fn outstanding(&self) -> u16 {
+        self.offered.wrapping_sub(self.taken)
+    }
+
+    /// The position in the available ring that the next [`offer`](Self::offer) fills.
+    #[inline(always)]
+    pub(super) fn next_offer(&self) -> u16 {
+        self.offered
+    }
+
+    /// The position in the used ring that the next completion has.
+    #[inline(always)]
+    pub(super) fn next_taken(&self) -> u16 {
+        self.taken
+    }
+
+    /// Writes descriptor `id`: `len` bytes at `address`. `next` counts only with [`DESCRIPTOR_NEXT`].
+    #[inline(always)]
+    pub(super) fn describe(&self, id: u16, address: u64, len: u32, flags: u16, next: u16) {
+        let word = 2 * usize::from(id);
+        self.descriptors.write(word, address);
+        self.descriptors.write(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
+    }
+
+    /// Puts the chain that begins at `id` into the available ring; the device sees it after [`publish`](Self::publish).
+    #[inline(always)]
+    pub(super) fn offer(&mut self, id: u16) {
+        self.available_ring.write(usize::from(self.offered), id);
+        self.offered = self.offered.wrapping_add(1);
+    }
+
+    /// Makes what was offered visible to the device, and rings the doorbell if the device asked for that (2.7.13).
+    #[inline(always)]
+    pub(super) fn publish(&mut self) {
+        let (old, new) = (self.published, self.offered);
+        if old == new {
+            return;
+        }
+        release();
+        self.available_index.write(new);
+        self.published = new;
+        store_then_load();
+        let wanted = match self.notifications {
+            Notifications::Flag => self.used_flags.read() & USED_NO_NOTIFY == 0,
+            Notifications::EventIndex { .. } => need_event(self.available_event.read(), new, old),
+        };
+        if wanted {
+            self.doorbell.ring();
+        }
+    }
+
+    /// How many completions can be taken now, at most `limit`. The device's index is looked at only where those that are
+    /// known do not suffice: each look costs a cache line that the device writes.
+    #[inline(always)]
+    pub(super) fn completed(&mut self, limit: usize) -> Result<usize, IndexJump> {
+        let mut known = self.seen.wrapping_sub(self.taken);
+        if usize::from(known) < limit {
+            let seen = self.used_index.read();
+            acquire();
+            known = seen.wrapping_sub(self.taken);
+            if known > self.published.wrapping_sub(self.taken) {
+                return Err(IndexJump);
+            }
+            self.seen = seen;
+            self.keep_interrupts_away();
+        }
+        Ok(usize::from(known).min(limit))
+    }
+
+    /// Completions that are known and not taken.
+    #[inline(always)]
+    pub(super) fn announced(&self) -> u16 {
+        self.seen.wrapping_sub(self.taken)
+    }
+
+    /// The used element at `position`, which [`completed`](Self::completed) has announced.
+    #[inline(always)]
+    pub(super) fn used(&self, position: u16) -> Used {
+        let word = self.used_ring.read(usize::from(position));
+        Used { id: word as u32, len: (word >> 32) as u32 }
+    }
+
+    /// Counts one completion as taken.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+    }
+
+    /// With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is never
+    /// reached, and moves it on before the device comes near.
+    #[inline(always)]
+    fn keep_interrupts_away(&mut self) {
+        if let Notifications::EventIndex { used_event } = &mut self.notifications
+            && used_event.wrapping_sub(self.seen) < EVENT_NEAR
+        {
+            *used_event = self.seen.wrapping_add(EVENT_DISTANCE);
+            self.used_event.write(*used_event);
+        }
+    }
+}
+
+impl Drop for SplitQueue {
+    fn drop(&mut self) {
+        if !self.quiesced.is_confirmed() {
+            // The device may still write here: one handle that is never dropped keeps the pages for ever.
+            mem::forget(self.memory.clone());
+        }
+    }
+}
+
+/// Whether moving an index from `old` to `new` passes `event`, after which the other side asked to be notified
+/// (2.7.10.1). All three are modulo 2^16, so only differences mean anything.
+#[inline(always)]
+fn need_event(event: u16, new: u16, old: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_start_on_cache_lines_and_nothing_overlaps() {
+        for size in (0..=15).map(|shift| 1usize << shift) {
+            let layout = Layout::of(size);
+            assert_eq!((layout.available + AREA_HEADER) % CACHE_LINE, 0);
+            assert_eq!((layout.used + AREA_HEADER) % CACHE_LINE, 0);
+            assert!(layout.available >= size * DESCRIPTOR_SIZE);
+            assert!(layout.used >= layout.available + AREA_HEADER + 2 * size + 2);
+            assert_eq!(layout.len, layout.used + AREA_HEADER + 8 * size + 2);
+        }
+    }
+
+    #[test]
+    fn an_event_is_passed_exactly_when_it_lies_in_the_batch() {
+        // Entries old..new were added; the event asks for the notification after entry `event` was added.
+        for old in [0u16, 1, 0x7fff, 0x8000, 0xfff0, 0xffff] {
+            for batch in [1u16, 2, 31, 32, 64, 4096] {
+                let new = old.wrapping_add(batch);
+                for offset in 0..u16::MAX {
+                    let event = old.wrapping_add(offset);
+                    assert_eq!(need_event(event, new, old), offset < batch, "{old} {new} {event}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A virtqueue together with the packets that lie in it: the shadow that the device can't write.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::mem;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::order::Order;
+use super::queue::SplitQueue;
+use crate::device::Quiesced;
+use crate::packet::Packet;
+
+/// Raised by a queue whose device has broken the ring, read by the device's owner on any core.
+#[derive(Clone, Default)]
+pub(super) struct Fault(Arc<AtomicBool>);
+
+impl Fault {
+    fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A queue of one-descriptor chains, each with its packet.
+///
+/// A ring that the device has broken beyond repair goes quiet: it has no room and no completions, and keeps its packets
+/// until the device is reset.
+pub(super) struct PacketRing<O: Order> {
+    queue: SplitQueue,
+    order: O,
+    /// By descriptor: the packet that the device has, or `None` for a free descriptor.
+    slots: Box<[Option<Packet>]>,
+    outstanding: usize,
+    broken: bool,
+    fault: Fault,
+    quiesced: Quiesced,
+}
+
+impl<O: Order> PacketRing<O> {
+    /// A ring over a fresh `queue`; each descriptor gets at most `capacity` bytes.
+    pub(super) fn new(queue: SplitQueue, capacity: u32, fault: Fault, quiesced: Quiesced) -> PacketRing<O> {
+        PacketRing {
+            order: O::new(queue.size(), capacity),
+            slots: (0..queue.size()).map(|_| None).collect(),
+            outstanding: 0,
+            broken: false,
+            queue,
+            fault,
+            quiesced,
+        }
+    }
+
+    /// Packets that can be offered now.
+    #[inline(always)]
+    pub(super) fn room(&self) -> usize {
+        if self.broken { 0 } else { self.order.room(&self.queue) }
+    }
+
+    /// Packets that the device has or will have after [`publish`](Self::publish).
+    #[inline(always)]
+    pub(super) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Offers a packet: `len` bytes at `address`, which lie in its buffer. Gives it back where there is no room.
+    #[inline(always)]
+    pub(super) fn offer(&mut self, packet: Packet, address: u64, len: u32, flags: u16) -> Result<(), Packet> {
+        let Some(id) = self.order.claim(&self.queue) else { return Err(packet) };
+        let Some(slot) = self.slots.get_mut(usize::from(id)) else { return Err(packet) };
+        *slot = Some(packet);
+        self.outstanding += 1;
+        self.queue.describe(id, address, len, flags, 0);
+        self.queue.offer(id);
+        Ok(())
+    }
+
+    /// Makes what was offered visible to the device, with one notification if the device asked for any.
+    #[inline(always)]
+    pub(super) fn publish(&mut self) {
+        self.queue.publish();
+    }
+
+    /// How many completions can be taken now, at most `limit`.
+    #[inline(always)]
+    pub(super) fn completed(&mut self, limit: usize) -> usize {
+        if self.broken {
+            return 0;
+        }
+        match self.queue.completed(limit) {
+            Ok(count) => count,
+            Err(_) => {
+                self.give_up();
+                0
+            }
+        }
+    }
+
+    /// Takes the next announced completion: the packet, and the bytes that the device says it wrote. `None` where the
+    /// device named a descriptor that it does not have.
+    #[inline(always)]
+    pub(super) fn take_written(&mut self) -> Option<(Packet, u32)> {
+        let Some(used) = self.order.complete(&self.queue) else {
+            self.give_up();
+            return None;
+        };
+        self.take(used.id).map(|packet| (packet, used.len))
+    }
+
+    /// Takes the next announced completion of a packet that the device only read.
+    #[inline(always)]
+    pub(super) fn take_read(&mut self) -> Option<Packet> {
+        let id = self.order.complete_id(&self.queue)?;
+        self.take(id)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, id: u32) -> Option<Packet> {
+        self.queue.advance();
+        let packet = self.slots.get_mut(id as usize)?.take()?;
+        self.order.release(id as u16);
+        self.outstanding -= 1;
+        Some(packet)
+    }
+
+    /// Ends all traffic on this ring.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.fault.raise();
+    }
+}
+
+impl<O: Order> Drop for PacketRing<O> {
+    fn drop(&mut self) {
+        if !self.quiesced.is_confirmed() {
+            // The device may still read or write these buffers: they never go home.
+            self.slots.iter_mut().filter_map(Option::take).for_each(mem::forget);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Receiving: acquire, check, take, re-arm.
+
+use super::HEADER_LEN;
+use super::features::Features;
+use super::order::{AnyOrder, InOrder, Order};
+use super::queue::{DESCRIPTOR_WRITE, SplitQueue};
+use super::ring::{Fault, PacketRing};
+use crate::device::{Quiesced, RxDrops, RxQueue};
+use crate::packet::{Burst, FRAME_CAPACITY, Packet};
+use crate::pool::PoolCache;
+
+/// What the device may write to a buffer: its header, in the headroom, and the frame, from a cache line on. Nothing in the
+/// header is of use to us: no offload is negotiated, and a frame never spans buffers.
+const WRITABLE: u32 = (HEADER_LEN + FRAME_CAPACITY) as u32;
+
+/// A receive queue.
+pub struct VirtioRx(Kind);
+
+/// Chosen once, from the negotiated features.
+enum Kind {
+    AnyOrder(RxRing<AnyOrder>),
+    InOrder(RxRing<InOrder>),
+}
+
+impl VirtioRx {
+    pub(super) fn new(queue: SplitQueue, features: Features, fault: Fault, quiesced: Quiesced) -> VirtioRx {
+        VirtioRx(if features.contains(Features::IN_ORDER) {
+            Kind::InOrder(RxRing::new(PacketRing::new(queue, WRITABLE, fault, quiesced)))
+        } else {
+            Kind::AnyOrder(RxRing::new(PacketRing::new(queue, WRITABLE, fault, quiesced)))
+        })
+    }
+
+    /// Gives the device as many buffers as it has descriptors, or as the pool has.
+    pub(super) fn fill(&mut self, cache: &mut PoolCache) {
+        match &mut self.0 {
+            Kind::AnyOrder(ring) => ring.rearm(cache),
+            Kind::InOrder(ring) => ring.rearm(cache),
+        }
+    }
+}
+
+impl RxQueue for VirtioRx {
+    #[inline]
+    fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
+        match &mut self.0 {
+            Kind::AnyOrder(ring) => ring.receive(cache, burst, limit),
+            Kind::InOrder(ring) => ring.receive(cache, burst, limit),
+        }
+    }
+
+    fn drops(&self) -> RxDrops {
+        match &self.0 {
+            Kind::AnyOrder(ring) => ring.drops,
+            Kind::InOrder(ring) => ring.drops,
+        }
+    }
+}
+
+struct RxRing<O: Order> {
+    ring: PacketRing<O>,
+    drops: RxDrops,
+}
+
+impl<O: Order> RxRing<O> {
+    fn new(ring: PacketRing<O>) -> RxRing<O> {
+        RxRing { ring, drops: RxDrops::default() }
+    }
+
+    fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
+        let before = burst.len();
+        // Acquire: what the device wrote before it moved its index is visible from here on.
+        let count = self.ring.completed(limit.min(burst.remaining_capacity()));
+        for _ in 0..count {
+            // Check: the descriptor is one that the device has…
+            let Some((mut packet, written)) = self.ring.take_written() else {
+                self.drops.unknown_descriptor += 1;
+                continue;
+            };
+            // … and the length one that it can have written.
+            if let Err(drop) = set_frame(&mut packet, written) {
+                self.count(drop);
+                cache.put(packet);
+                continue;
+            }
+            // Take.
+            packet.prefetch();
+            burst.push(packet);
+        }
+        self.rearm(cache);
+        burst.len() - before
+    }
+
+    /// Re-arm: every free descriptor gets a buffer while the pool has any. What is left is armed at a later call, so a ring
+    /// that ran dry recovers by itself.
+    #[inline(always)]
+    fn rearm(&mut self, cache: &mut PoolCache) {
+        for _ in 0..self.ring.room() {
+            let Some(packet) = cache.take() else { break };
+            let header = packet.address() - HEADER_LEN as u64;
+            if let Err(packet) = self.ring.offer(packet, header, WRITABLE, DESCRIPTOR_WRITE) {
+                cache.put(packet);
+                break;
+            }
+        }
+        self.ring.publish();
+    }
+
+    #[cold]
+    fn count(&mut self, drop: BadLength) {
+        match drop {
+            BadLength::Truncated => self.drops.truncated += 1,
+            BadLength::Oversize => self.drops.oversize += 1,
+        }
+    }
+}
+
+/// A length that no honest device writes.
+enum BadLength {
+    Truncated,
+    Oversize,
+}
+
+/// Makes the packet as long as its frame, given the bytes that the device says it wrote.
+#[inline(always)]
+fn set_frame(packet: &mut Packet, written: u32) -> Result<(), BadLength> {
+    let frame = (written as usize).checked_sub(HEADER_LEN).ok_or(BadLength::Truncated)?;
+    if packet.set_len(frame) { Ok(()) } else { Err(BadLength::Oversize) }
+}
