@@ -5,17 +5,9 @@ use libtest_mimic::Trial;
 use qemu::{Boot, Chipset, Machine};
 
 use crate::frames::{frame, reflected};
-use crate::harness::{Need, test, test_with};
+use crate::harness::{ISO_TOOLS, Need, test, test_with};
 use crate::rig::Rig;
 
-/// What `grub-mkrescue` needs.
-const ISO: [Need; 5] = [
-    Need::Program("grub-mkrescue"),
-    Need::Program("xorriso"),
-    Need::Program("mformat"),
-    Need::File("/usr/lib/grub/i386-pc/multiboot2.mod"),
-    Need::File("/usr/lib/grub/x86_64-efi/multiboot2.mod"),
-];
 const OVMF: Need = Need::File("/usr/share/OVMF/OVMF_CODE_4M.fd");
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -23,8 +15,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("boot::pvh_on_q35", || boots(|machine| machine.chipset(Chipset::Q35))),
         test("boot::pvh_on_pc", || boots(|machine| machine.chipset(Chipset::Pc))),
         test("boot::pvh_on_microvm", || boots(|machine| machine.chipset(Chipset::Microvm))),
-        test_with(&ISO, "boot::bios_iso", || boots(|machine| machine.boot(Boot::IsoBios))),
-        test_with(&[&ISO[..], &[OVMF]].concat(), "boot::uefi_iso", || {
+        test_with(&ISO_TOOLS, "boot::bios_iso", || boots(|machine| machine.boot(Boot::IsoBios))),
+        test_with(&[&ISO_TOOLS[..], &[OVMF]].concat(), "boot::uefi_iso", || {
             boots(|machine| machine.boot(Boot::IsoUefi).memory_mib(256))
         }),
         test("boot::one_core", || boots_with_cores(1)),

@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 
 use crate::frames::frame;
-use crate::harness::test;
-use crate::process::{output, run};
+use crate::harness::{ISO_TOOLS, test, test_with};
+use crate::process::{Background, output, run};
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 
@@ -18,6 +18,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("cli::demo_fails_when_a_frame_is_lost", demo_fails_when_a_frame_is_lost),
         test("cli::demo_replays_pcap", || demo_replays("capture.pcap", pcap)),
         test("cli::demo_replays_pcapng", || demo_replays("capture.pcapng", pcapng)),
+        test("cli::run_passes_on_what_is_typed", run_passes_on_what_is_typed),
+        test("cli::run_fails_when_the_image_refuses", run_fails_when_the_image_refuses),
+        test_with(&ISO_TOOLS, "cli::iso_boots_as_a_cdrom", iso_boots_as_a_cdrom),
     ]
 }
 
@@ -41,6 +44,46 @@ fn demo_replays(name: &str, write: fn(&[Vec<u8>]) -> Vec<u8>) -> Result<()> {
     fs::write(&path, write(&frames))?;
     let table = run(&[SLUICE, "demo", "--pcap", display(&path)])?;
     ensure!(table.contains("500"), "the table does not tell of 500 frames:\n{table}");
+    Ok(())
+}
+
+fn run_passes_on_what_is_typed() -> Result<()> {
+    let mut sluice = Background::start(&[SLUICE, "run", "--port", "user", "--", "program=drop"])?;
+    sluice.wait_for_line("sluice ready ")?;
+    sluice.type_line("metrics")?;
+    sluice.wait_for_line("sluice_pool_free_packets ")?;
+    sluice.type_line("stop")?;
+    sluice.wait_for_line("sluice stopped ")?;
+    let status = sluice.wait_for_end()?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+fn run_fails_when_the_image_refuses() -> Result<()> {
+    let output = output(&[SLUICE, "run", "--port", "user", "--", "program=fly"])?;
+    ensure!(output.status.code() == Some(1), "{}", output.status);
+    let console = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        console.contains("sluice refused: command line: program: "),
+        "the reason is not shown: {console}"
+    );
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(error.contains("the image refused its configuration"), "the error is not clear: {error}");
+    Ok(())
+}
+
+/// What `sluice iso` writes boots by itself; its words are in it.
+fn iso_boots_as_a_cdrom() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("sluice.iso");
+    let iso = display(&path);
+    run(&[SLUICE, "iso", "--words", "program=drop log=debug", "--output", iso])?;
+    let command =
+        "qemu-system-x86_64 -M q35 -m 64 -nodefaults -display none -serial stdio -nic user,model=virtio";
+    let words: Vec<_> = command.split(' ').chain(["-cdrom", iso]).collect();
+    let mut qemu = Background::start(&words)?;
+    qemu.wait_for_line("DEBUG")?;
+    qemu.wait_for_line("sluice ready ")?;
     Ok(())
 }
 

@@ -20,6 +20,15 @@ pub(crate) enum Need {
 /// The emulator: what every test here needs.
 const QEMU: Need = Need::Program("qemu-system-x86_64");
 
+/// What it takes to write an ISO.
+pub(crate) const ISO_TOOLS: [Need; 5] = [
+    Need::Program("grub-mkrescue"),
+    Need::Program("xorriso"),
+    Need::Program("mformat"),
+    Need::File("/usr/lib/grub/i386-pc/multiboot2.mod"),
+    Need::File("/usr/lib/grub/x86_64-efi/multiboot2.mod"),
+];
+
 /// A test that needs nothing but QEMU.
 pub(crate) fn test(name: impl Into<String>, body: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
     test_with(&[], name, body)

@@ -1,7 +1,7 @@
 //! Child processes that never outlive the test that started them.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +69,24 @@ impl Background {
                 }
             }
         }
+    }
+
+    /// Types a line on the program's standard input.
+    pub(crate) fn type_line(&mut self, line: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("no stdin")?;
+        writeln!(input, "{line}").with_context(|| format!("{} does not read its input", self.name))
+    }
+
+    /// Waits until the program has ended by itself.
+    pub(crate) fn wait_for_end(&mut self) -> Result<ExitStatus> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        bail!("{}: does not end; {}", self.name, self.said())
     }
 
     fn said(&self) -> String {
