@@ -50,7 +50,7 @@ struct Layout {
 
 impl Layout {
     const fn of(size: usize) -> Layout {
-        let available_ring = size * DESCRIPTOR_SIZE + CACHE_LINE;
+        let available_ring = (size * DESCRIPTOR_SIZE).next_multiple_of(CACHE_LINE) + CACHE_LINE;
         let used_event = available_ring + size * size_of::<u16>();
         let used_ring = (used_event + size_of::<u16>()).next_multiple_of(CACHE_LINE) + CACHE_LINE;
         let available_event = used_ring + size * USED_ELEMENT_SIZE;
