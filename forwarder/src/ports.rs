@@ -127,6 +127,12 @@ impl<T: TxQueue> Outputs<T> {
         any
     }
 
+    /// Packets that wait for room in a ring.
+    #[cfg(test)]
+    pub(crate) fn lined_up(&self) -> usize {
+        self.0.iter().map(|output| output.packets.len()).sum()
+    }
+
     /// Whether every packet has left and every device is done with those it had.
     pub(crate) fn drained(&self) -> bool {
         self.0.iter().all(|output| output.packets.is_empty() && output.path.waiting() == 0)

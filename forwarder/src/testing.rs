@@ -1,14 +1,25 @@
-//! What tests of several modules use: packets of a pool, and queues that tests play the device of.
+//! What tests of several modules use: packets, and queues whose device is the test.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
 
 use arrayvec::ArrayVec;
+use netdrv::device::{Queues, RxDrops, RxQueue, TxQueue};
 use netdrv::packet::{Burst, Packet};
 use netdrv::pool::{Pool, PoolCache};
 use netdrv::process::ProcessHal;
 
+use crate::meter::Clock;
 use crate::programs::{Context, Program, Verdicts};
 use crate::verdict::{PortId, Verdict};
+
+/// A clock that moves by a millisecond whenever it is read.
+pub(crate) fn clock() -> Clock {
+    static MILLIS: AtomicU64 = AtomicU64::new(0);
+    Clock { now: || MILLIS.fetch_add(1, Ordering::Relaxed), hz: 1000 }
+}
 
 /// A pool of `count` buffers in the process's memory.
 pub(crate) fn pool(count: usize) -> &'static Pool {
@@ -33,4 +44,151 @@ pub(crate) fn verdicts_on(program: Program, port: u16, ports: u16, frames: &[&[u
     let mut verdicts: Verdicts = ArrayVec::new();
     program.decide(Context { port: PortId(port), ports }, &mut burst, &mut verdicts);
     verdicts.to_vec()
+}
+
+/// A receive queue, and the device's hold on it. Clones are the same queue.
+#[derive(Clone, Default)]
+pub(crate) struct FakeRx(Arc<Mutex<RxState>>);
+
+#[derive(Default)]
+pub(crate) struct RxState {
+    /// Frames on the wire.
+    pub(crate) arriving: VecDeque<Vec<u8>>,
+    /// Frames that the worker took.
+    pub(crate) taken: usize,
+    /// Frames that the driver refused.
+    pub(crate) refused: RxDrops,
+}
+
+impl FakeRx {
+    pub(crate) fn state(&self) -> MutexGuard<'_, RxState> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl RxQueue for FakeRx {
+    fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
+        let mut state = self.state();
+        let room = burst.capacity() - burst.len();
+        let before = burst.len();
+        while burst.len() - before < limit.min(room) && !state.arriving.is_empty() {
+            let Some(mut packet) = cache.take() else { break };
+            let frame = state.arriving.pop_front().unwrap();
+            assert!(packet.copy_from(&frame));
+            burst.push(packet);
+        }
+        state.taken += burst.len() - before;
+        burst.len() - before
+    }
+
+    fn drops(&self) -> RxDrops {
+        self.state().refused
+    }
+}
+
+/// A transmit queue, and the device's hold on it. Clones are the same queue.
+#[derive(Clone)]
+pub(crate) struct FakeTx(Arc<Mutex<TxState>>);
+
+pub(crate) struct TxState {
+    ring: usize,
+    /// Enqueued, and the device was not told.
+    quiet: VecDeque<Packet>,
+    /// The device may send them.
+    flushed: VecDeque<Packet>,
+    /// The device is done with them.
+    done: VecDeque<Packet>,
+    /// The frames that left, in order.
+    pub(crate) sent: Vec<Vec<u8>>,
+    /// Doorbells.
+    pub(crate) flushes: usize,
+}
+
+impl FakeTx {
+    pub(crate) fn new(ring: usize) -> FakeTx {
+        FakeTx(Arc::new(Mutex::new(TxState {
+            ring,
+            quiet: VecDeque::new(),
+            flushed: VecDeque::new(),
+            done: VecDeque::new(),
+            sent: Vec::new(),
+            flushes: 0,
+        })))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, TxState> {
+        self.0.lock().unwrap()
+    }
+
+    /// The device sends up to `count` frames, and spoils the buffers so that a late reader shows.
+    pub(crate) fn complete(&self, count: usize) {
+        let mut state = self.state();
+        for _ in 0..count.min(state.flushed.len()) {
+            let mut packet = state.flushed.pop_front().unwrap();
+            state.sent.push(packet.bytes().to_vec());
+            packet.bytes_mut().fill(0xee);
+            state.done.push_back(packet);
+        }
+    }
+}
+
+impl TxState {
+    /// Packets in the ring.
+    pub(crate) fn held(&self) -> usize {
+        self.quiet.len() + self.flushed.len() + self.done.len()
+    }
+
+    /// The frames in the ring that did not leave yet, in order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &[u8]> {
+        self.flushed.iter().map(Packet::bytes)
+    }
+
+    /// Whether the device was told of everything.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.quiet.is_empty()
+    }
+}
+
+impl TxQueue for FakeTx {
+    fn reclaim(&mut self, cache: &mut PoolCache) -> usize {
+        let done: Vec<Packet> = self.state().done.drain(..).collect();
+        let count = done.len();
+        done.into_iter().for_each(|packet| cache.put(packet));
+        count
+    }
+
+    fn enqueue(&mut self, burst: &mut Burst) -> usize {
+        let mut state = self.state();
+        let count = burst.len().min(state.ring - state.held());
+        state.quiet.extend(burst.drain(..count));
+        count
+    }
+
+    fn flush(&mut self) {
+        let mut state = self.state();
+        let quiet = std::mem::take(&mut state.quiet);
+        state.flushed.extend(quiet);
+        state.flushes += 1;
+    }
+
+    fn waiting(&self) -> usize {
+        self.state().held()
+    }
+}
+
+/// Queues for ports with so many RX and TX queues each, and the device's hold on them.
+pub(crate) fn fake_ports(rx: usize, tx: &[usize], ring: usize) -> (Vec<Queues<FakeRx, FakeTx>>, Vec<Wire>) {
+    let port = |&tx: &usize| Wire {
+        rx: (0..rx).map(|_| FakeRx::default()).collect(),
+        tx: (0..tx).map(|_| FakeTx::new(ring)).collect(),
+    };
+    let wires: Vec<Wire> = tx.iter().map(port).collect();
+    let queues = |wire: &Wire| Queues { rx: wire.rx.clone(), tx: wire.tx.clone() };
+    (wires.iter().map(queues).collect(), wires)
+}
+
+/// The far side of one port.
+pub(crate) struct Wire {
+    pub(crate) rx: Vec<FakeRx>,
+    pub(crate) tx: Vec<FakeTx>,
 }

@@ -158,3 +158,6 @@ fn remove_shorter(len: usize, burst: &mut Burst, cache: &mut PoolCache) -> u64 {
     }
     (before - burst.len()) as u64
 }
+
+#[cfg(test)]
+mod tests;

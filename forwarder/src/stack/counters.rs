@@ -1,0 +1,99 @@
+//! What a stack counts. Every frame that it takes is either handled or dropped for one reason:
+//! `frames_in = handled + Σ drops`; and every frame that it makes is handed out or still waits in it.
+
+use core::fmt;
+use core::ops::{Index, IndexMut};
+
+/// Why the stack did not handle a frame that it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackDrop {
+    /// Addressed to nobody here; a program passed it all the same.
+    NotLocal,
+    /// A length, a field or a checksum is wrong.
+    Malformed,
+    /// From an address on no network of the port: it has no gateway, so an answer has nowhere to go.
+    OffLink,
+    /// A fragment of a datagram longer than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
+    TooLong,
+    /// For the datagram echo service, which has its hands full.
+    EchoBusy,
+    /// There was no fresh buffer for an answer.
+    NoBuffer,
+}
+
+impl StackDrop {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [StackDrop; 6] = [
+        StackDrop::NotLocal,
+        StackDrop::Malformed,
+        StackDrop::OffLink,
+        StackDrop::TooLong,
+        StackDrop::EchoBusy,
+        StackDrop::NoBuffer,
+    ];
+
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            StackDrop::NotLocal => "not_local",
+            StackDrop::Malformed => "malformed",
+            StackDrop::OffLink => "off_link",
+            StackDrop::TooLong => "too_long",
+            StackDrop::EchoBusy => "echo_busy",
+            StackDrop::NoBuffer => "no_buffer",
+        }
+    }
+}
+
+impl fmt::Display for StackDrop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+/// Frames by the reason that they were dropped for.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Drops([u64; StackDrop::ALL.len()]);
+
+impl Drops {
+    /// All drops.
+    pub fn sum(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Index<StackDrop> for Drops {
+    type Output = u64;
+
+    fn index(&self, reason: StackDrop) -> &u64 {
+        &self.0[reason as usize]
+    }
+}
+
+impl IndexMut<StackDrop> for Drops {
+    fn index_mut(&mut self, reason: StackDrop) -> &mut u64 {
+        &mut self.0[reason as usize]
+    }
+}
+
+/// The counters of one stack, since it was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StackCounters {
+    /// Frames taken.
+    pub frames_in: u64,
+    /// Frames taken that were sound, for this station, and looked at to the end. Whether they deserved an answer is
+    /// for their protocol to say.
+    pub handled: u64,
+    /// Frames taken that were dropped.
+    pub drops: Drops,
+    /// Frames made: answers, and what the stack has to say of itself.
+    pub frames_made: u64,
+    /// Frames made that were handed out for sending. The others wait in the stack.
+    pub frames_out: u64,
+    /// Frames that were not made because they would not have fitted a buffer: a fault, not an event.
+    pub oversize: u64,
+    /// Echo datagrams given up because the asker's station did not say where it is.
+    pub unresolved: u64,
+    /// Addresses given up because another station had them.
+    pub conflicts: u64,
+}

@@ -1,0 +1,148 @@
+//! The stack's side of a port, as smoltcp sees it: one frame in at a time, answers out into a lane.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+
+use netdrv::packet::Packet;
+use netdrv::pool::PoolCache;
+use smoltcp::phy::{Device, DeviceCapabilities, RxToken, TxToken};
+use smoltcp::time::Instant;
+
+use super::counters::StackCounters;
+
+/// The most frames that wait in a lane.
+pub(super) const LANE_CAPACITY: usize = 128;
+
+/// Frames that the stack has made and nobody has sent yet, oldest first.
+pub(super) type Lane = VecDeque<Packet>;
+
+/// A device for the time of one call into smoltcp. A received packet and unused buffers go home when it ends.
+pub(super) struct StackDevice<'a> {
+    /// The largest frame to send, in bytes, with the Ethernet header.
+    pub(super) frame_limit: usize,
+    /// The frame to receive, or the one that was received.
+    pub(super) received: Received,
+    /// A buffer for the next frame to send.
+    pub(super) spare: Option<Packet>,
+    /// Where frames to send go.
+    pub(super) lane: &'a mut Lane,
+    pub(super) cache: &'a mut PoolCache,
+    pub(super) counters: &'a mut StackCounters,
+}
+
+/// The one frame that may be received.
+pub(super) enum Received {
+    Nothing,
+    Waiting(Packet),
+    Done(Packet),
+}
+
+impl StackDevice<'_> {
+    /// Whether one more frame can be sent: the lane has room, and there is a buffer.
+    fn can_send(&mut self) -> bool {
+        if self.lane.len() >= LANE_CAPACITY {
+            return false;
+        }
+        if self.spare.is_none() {
+            self.spare = self.cache.take();
+        }
+        self.spare.is_some()
+    }
+
+    /// Makes one frame of `len` bytes, if it can be sent now.
+    pub(super) fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        if let Some(token) = self.transmit(Instant::ZERO) {
+            token.consume(len, write);
+        }
+    }
+}
+
+impl Drop for StackDevice<'_> {
+    fn drop(&mut self) {
+        if let Received::Waiting(packet) | Received::Done(packet) =
+            core::mem::replace(&mut self.received, Received::Nothing)
+        {
+            self.cache.put(packet);
+        }
+        if let Some(packet) = self.spare.take() {
+            self.cache.put(packet);
+        }
+    }
+}
+
+impl Device for StackDevice<'_> {
+    type RxToken<'t>
+        = Receive<'t>
+    where
+        Self: 't;
+    type TxToken<'t>
+        = Transmit<'t>
+    where
+        Self: 't;
+
+    fn receive(&mut self, _now: Instant) -> Option<(Receive<'_>, Transmit<'_>)> {
+        if !matches!(self.received, Received::Waiting(_)) || !self.can_send() {
+            return None;
+        }
+        let transmit = Transmit { spare: &mut self.spare, lane: self.lane, counters: self.counters };
+        Some((Receive(&mut self.received), transmit))
+    }
+
+    fn transmit(&mut self, _now: Instant) -> Option<Transmit<'_>> {
+        if !self.can_send() {
+            return None;
+        }
+        Some(Transmit { spare: &mut self.spare, lane: self.lane, counters: self.counters })
+    }
+
+    /// Ethernet, and every checksum in software: the stack trusts no offload.
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.max_transmission_unit = self.frame_limit;
+        capabilities
+    }
+}
+
+/// The right to look at the received frame.
+pub(super) struct Receive<'t>(&'t mut Received);
+
+impl RxToken for Receive<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, look: F) -> R {
+        match core::mem::replace(self.0, Received::Nothing) {
+            Received::Waiting(packet) | Received::Done(packet) => {
+                let result = look(packet.bytes());
+                *self.0 = Received::Done(packet);
+                result
+            }
+            Received::Nothing => look(&[]),
+        }
+    }
+}
+
+/// The right to make one frame.
+pub(super) struct Transmit<'t> {
+    spare: &'t mut Option<Packet>,
+    lane: &'t mut Lane,
+    counters: &'t mut StackCounters,
+}
+
+impl TxToken for Transmit<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
+        match self.spare.take() {
+            Some(mut packet) if packet.set_len(len) => {
+                // What the writer leaves out must not show what the buffer held before.
+                packet.bytes_mut().fill(0);
+                let result = write(packet.bytes_mut());
+                self.lane.push_back(packet);
+                self.counters.frames_made += 1;
+                result
+            }
+            unused => {
+                // smoltcp keeps to `frame_limit`, which every buffer holds; were that ever broken, it would show here.
+                *self.spare = unused;
+                self.counters.oversize += 1;
+                write(&mut vec![0; len])
+            }
+        }
+    }
+}

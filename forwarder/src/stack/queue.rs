@@ -1,0 +1,71 @@
+//! The bounded queue of packets on their way to a stack.
+
+use alloc::collections::VecDeque;
+
+use netdrv::packet::Packet;
+use netdrv::pool::PoolCache;
+
+/// First in, first out, with a bound: who passes more than the stack can take loses the excess, counted, and the
+/// stack's share of the pool stays what it was planned to be.
+///
+/// Its iterator takes packets off the front, and ends where the queue is empty at that moment.
+#[derive(Debug)]
+pub struct InQueue {
+    packets: VecDeque<Packet>,
+    capacity: usize,
+    overflow: u64,
+}
+
+impl InQueue {
+    /// An empty queue of at most `capacity` packets.
+    pub fn new(capacity: usize) -> InQueue {
+        InQueue { packets: VecDeque::with_capacity(capacity), capacity, overflow: 0 }
+    }
+
+    /// Appends `packet`. Where the queue is full the packet ends here: its buffer goes home through `cache`, and the
+    /// overflow counts one more.
+    pub fn offer(&mut self, packet: Packet, cache: &mut PoolCache) {
+        if self.packets.len() < self.capacity {
+            self.packets.push_back(packet);
+        } else {
+            self.overflow += 1;
+            cache.put(packet);
+        }
+    }
+
+    /// Appends a copy of `frame` in a fresh buffer, for frames that are the program's too. Where the queue is full or
+    /// there is no buffer the overflow counts one more.
+    pub fn offer_copy(&mut self, frame: &[u8], cache: &mut PoolCache) {
+        match cache.take() {
+            Some(mut copy) if copy.copy_from(frame) => self.offer(copy, cache),
+            Some(unused) => {
+                self.overflow += 1;
+                cache.put(unused);
+            }
+            None => self.overflow += 1,
+        }
+    }
+
+    /// Packets that wait.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Packets that did not get in.
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+}
+
+impl Iterator for InQueue {
+    type Item = Packet;
+
+    fn next(&mut self) -> Option<Packet> {
+        self.packets.pop_front()
+    }
+}
