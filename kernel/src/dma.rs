@@ -14,7 +14,7 @@ pub fn allocate(pages: u64) -> Result<NonNull<u8>, FrameError> {
     let range = memory::allocate(pages, PAGE_SIZE)?;
     let start = NonNull::new(range.start as *mut u8).ok_or(FrameError::OutOfMemory)?;
     // SAFETY: the pages are mapped, and nobody else has them.
-    unsafe { ptr::write_bytes(start.as_ptr(), 0, range.len() as usize) };
+    unsafe { ptr::write_bytes(start.as_ptr(), 0, range.bytes() as usize) };
     Ok(start)
 }
 

@@ -24,23 +24,26 @@ pub mod power;
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
-        #[global_allocator]
-        static HEAP: $crate::memory::Heap = $crate::memory::Heap::new();
+        // In a block of its own, so that the names meet no others.
+        const _: () = {
+            #[global_allocator]
+            static HEAP: $crate::memory::Heap = $crate::memory::Heap::new();
 
-        #[panic_handler]
-        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-            $crate::panic::report(info)
-        }
+            #[panic_handler]
+            fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+                $crate::panic::report(info)
+            }
 
-        /// Called by the entry code.
-        #[unsafe(no_mangle)]
-        extern "C" fn sluice_start(
-            loader: u32,
-            information: u32,
-            entry_tsc: u64,
-            layout: &'static $crate::boot::Layout,
-        ) -> ! {
-            $crate::boot::start(loader, information, entry_tsc, layout, $main)
-        }
+            /// Called by the entry code.
+            #[unsafe(no_mangle)]
+            extern "C" fn sluice_start(
+                loader: u32,
+                information: u32,
+                entry_tsc: u64,
+                layout: &'static $crate::boot::Layout,
+            ) -> ! {
+                $crate::boot::start(loader, information, entry_tsc, layout, $main)
+            }
+        };
     };
 }

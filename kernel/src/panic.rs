@@ -1,12 +1,13 @@
 #![allow(unsafe_code)] // Reads the frame pointer.
 //! The end after a panic or an exception: stop the other cores, say what happened, and do what `on-panic=` says.
 //!
-//! A crash inside the report ends at once; a core that crashes while another reports just stops.
+//! A crash inside the report ends with one more line, and a crash inside of that ends without; a core that crashes
+//! while another reports just stops. So the end always comes.
 
 use core::arch::asm;
 use core::fmt;
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::backtrace::Backtrace;
 use crate::{console, cpu, power};
@@ -33,12 +34,22 @@ pub(crate) fn end(rip: u64, rbp: u64, what: fmt::Arguments<'_>) -> ! {
     let core = cpu::current();
     match REPORTER.compare_exchange(NOBODY, core, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => {}
-        Err(reporter) if reporter == core => power::crash(),
+        Err(reporter) if reporter == core => end_again(),
         Err(_) => power::halt_forever(),
     }
     x86_64::instructions::interrupts::disable();
     cpu::halt_others();
     console::break_lock();
     console::print_event(format_args!("sluice crashed: core {core}: {what}\n{}", Backtrace { rip, rbp }));
+    power::crash()
+}
+
+/// A crash while this core reports the first: the report may have ended anywhere.
+fn end_again() -> ! {
+    static AGAIN: AtomicBool = AtomicBool::new(false);
+    if !AGAIN.swap(true, Ordering::SeqCst) {
+        console::break_lock();
+        console::print_event(format_args!("\nsluice crashed again while it reported"));
+    }
     power::crash()
 }

@@ -69,7 +69,7 @@ pub struct Layout {
     /// The boot stack, with the page below it that is to be unmapped.
     pub(crate) boot_stack: Section,
 }
-const _: () = assert!(size_of::<Layout>() == 8 * size_of::<u64>());
+const _: () = assert!(size_of::<Layout>() == 4 * size_of::<Section>());
 
 impl Layout {
     /// Every page of the image.

@@ -132,7 +132,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use multiboot2::{
-        CommandLineTag, MemoryArea, MemoryAreaType, MemoryMapTag, ModuleTag, RsdpV1Tag, RsdpV2Tag,
+        CommandLineTag, MaybeDynSized, MemoryArea, MemoryAreaType, MemoryMapTag, ModuleTag, RsdpV1Tag,
+        RsdpV2Tag,
     };
     use proptest::prelude::*;
 

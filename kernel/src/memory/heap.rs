@@ -67,7 +67,7 @@ fn grow(chunks: &mut ArrayVec<Chunk, MAX_CHUNKS>, layout: Layout) -> Option<()> 
 }
 
 fn add(chunks: &mut ArrayVec<Chunk, MAX_CHUNKS>, pages: PageRange) -> Option<()> {
-    let length = pages.len() as usize;
+    let length = pages.bytes() as usize;
     match chunks.iter_mut().find(|chunk| chunk.top() as u64 == pages.start) {
         // SAFETY: the pages follow the chunk, are mapped (all RAM is), and belong to nobody else.
         Some(chunk) => unsafe { chunk.extend(length) },
@@ -103,19 +103,9 @@ mod tests {
         // SAFETY: the layout has a size, and what is freed was allocated with it.
         unsafe {
             let first = heap.alloc(layout);
-            assert!((pages.start..middle).contains(&(first as u64)) && first.is_aligned_to_64());
+            assert!((pages.start..middle).contains(&(first as u64)) && (first as usize).is_multiple_of(64));
             heap.dealloc(first, layout);
             assert_eq!(heap.alloc(layout), first);
-        }
-    }
-
-    trait Aligned {
-        fn is_aligned_to_64(self) -> bool;
-    }
-
-    impl Aligned for *mut u8 {
-        fn is_aligned_to_64(self) -> bool {
-            (self as usize).is_multiple_of(64)
         }
     }
 }

@@ -35,14 +35,14 @@ impl PageRange {
 
     /// Length in bytes.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.end - self.start
     }
 
     /// Length in pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        self.len() / PAGE_SIZE
+        self.bytes() / PAGE_SIZE
     }
 }
 

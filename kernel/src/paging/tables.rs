@@ -122,23 +122,36 @@ impl<S: TableSource> Tables<S> {
         Ok(())
     }
 
-    /// Maps those pages of `range` that are not mapped. Pages of RAM and code serve readers of firmware tables as well
-    /// as they are.
+    /// Maps those pages of `range` that are not mapped, or none when one is mapped for another use. Pages of RAM and
+    /// code serve readers of firmware tables as they are.
     pub(super) fn add(&mut self, range: PageRange, access: Access) -> Result<(), MapError> {
-        let mut at = range.start;
-        while at < range.end {
-            // SAFETY: the tree is ours, and `&mut self` keeps others from changing it.
-            let found = unsafe { lookup(self.root(), at) };
-            let end = range.end.min(at - at % found.size + found.size);
-            match found.access() {
-                None => self.set(PageRange { start: at, end }, Some(access))?,
-                Some(present) if present == access => {}
-                Some(Access::ReadWrite | Access::ReadExecute) if access == Access::ReadOnly => {}
-                Some(_) => return Err(MapError::Conflict),
+        let serves =
+            |present: Access| present == access || (access == Access::ReadOnly && present != Access::Device);
+        let mut rest = range;
+        while rest.start < rest.end {
+            let (part, present) = self.first_part(rest);
+            if present.is_some_and(|present| !serves(present)) {
+                return Err(MapError::Conflict);
             }
-            at = end;
+            rest.start = part.end;
+        }
+        let mut rest = range;
+        while rest.start < rest.end {
+            let (part, present) = self.first_part(rest);
+            if present.is_none() {
+                self.set(part, Some(access))?;
+            }
+            rest.start = part.end;
         }
         Ok(())
+    }
+
+    /// The part of `range` from its start on that one entry (or the lack of one) stands for.
+    fn first_part(&self, range: PageRange) -> (PageRange, Option<Access>) {
+        // SAFETY: the tree is ours, and `&self` keeps it as it is.
+        let found = unsafe { lookup(self.root(), range.start) };
+        let end = range.end.min(range.start - range.start % found.size + found.size);
+        (PageRange { start: range.start, end }, found.access())
     }
 }
 
@@ -217,5 +230,126 @@ pub(super) unsafe fn lookup(root: u64, address: u64) -> Found {
         }
         table = entry.addr().as_u64() as *const PageTable;
         level -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    struct Leaked;
+
+    // SAFETY: each call leaks a table of its own.
+    unsafe impl TableSource for Leaked {
+        fn page(&self) -> Result<u64, FrameError> {
+            Ok(&raw const *Box::leak(Box::new(PageTable::new())) as u64)
+        }
+    }
+
+    fn empty() -> Tables<Leaked> {
+        Tables::new(Box::leak(Box::new(PageTable::new())), Leaked)
+    }
+
+    fn pages(start: u64, count: u64) -> PageRange {
+        PageRange { start: start * PAGE_SIZE, end: (start + count) * PAGE_SIZE }
+    }
+
+    fn found(tables: &Tables<Leaked>, address: u64) -> Found {
+        // SAFETY: `Leaked` never frees a table.
+        unsafe { lookup(tables.root(), address) }
+    }
+
+    #[test]
+    fn no_access_allows_both_writing_and_executing() {
+        for access in [Access::ReadOnly, Access::ReadWrite, Access::ReadExecute, Access::Device] {
+            let flags = access.flags();
+            assert!(!flags.contains(Flags::WRITABLE) || flags.contains(Flags::NO_EXECUTE), "{access:?}");
+        }
+    }
+
+    #[test]
+    fn uses_large_pages_and_splits_them_where_needed() {
+        let mut tables = empty();
+        tables.set(pages(0, 4 * 512), Some(Access::ReadWrite)).unwrap();
+        assert_eq!(found(&tables, 0).size, LARGE_PAGE);
+        tables.set(pages(512 + 3, 2), Some(Access::ReadExecute)).unwrap();
+        tables.set(pages(0, 1), None).unwrap();
+        for (page, access, size) in [
+            (0, None, PAGE_SIZE),
+            (1, Some(Access::ReadWrite), PAGE_SIZE),
+            (512 + 2, Some(Access::ReadWrite), PAGE_SIZE),
+            (512 + 3, Some(Access::ReadExecute), PAGE_SIZE),
+            (512 + 4, Some(Access::ReadExecute), PAGE_SIZE),
+            (512 + 5, Some(Access::ReadWrite), PAGE_SIZE),
+            (2 * 512, Some(Access::ReadWrite), LARGE_PAGE),
+            (4 * 512, None, LARGE_PAGE),
+        ] {
+            let found = found(&tables, page * PAGE_SIZE + 17);
+            assert_eq!((found.access(), found.size), (access, size), "page {page}");
+        }
+    }
+
+    #[test]
+    fn every_page_maps_to_itself() {
+        let mut tables = empty();
+        let high = 0xe0_0000_0000 / PAGE_SIZE;
+        tables.set(pages(1, 1500), Some(Access::ReadWrite)).unwrap();
+        tables.set(pages(700, 1), Some(Access::ReadOnly)).unwrap();
+        tables.set(pages(high, 513), Some(Access::Device)).unwrap();
+        for page in (1..=1500).chain(high..high + 513) {
+            let found = found(&tables, page * PAGE_SIZE);
+            let entry = found.entry.as_ref().expect("mapped");
+            let offset = page * PAGE_SIZE % found.size;
+            assert_eq!(entry.addr().as_u64() + offset, page * PAGE_SIZE);
+        }
+    }
+
+    #[test]
+    fn adding_is_idempotent_and_refuses_conflicts() {
+        let mut tables = empty();
+        tables.set(pages(0x400, 0x200), Some(Access::ReadWrite)).unwrap();
+        let registers = pages(0x10_0003, 0x801);
+        tables.add(registers, Access::Device).unwrap();
+        tables.add(registers, Access::Device).unwrap();
+        assert_eq!(tables.add(pages(0x10_0003, 1), Access::ReadOnly), Err(MapError::Conflict));
+        assert_eq!(tables.add(pages(0x3ff, 2), Access::Device), Err(MapError::Conflict));
+        // Firmware tables may reach into RAM, which stays as it is.
+        tables.add(pages(0x3ff, 2), Access::ReadOnly).unwrap();
+        assert_eq!(found(&tables, 0x3ff * PAGE_SIZE).access(), Some(Access::ReadOnly));
+        assert_eq!(found(&tables, 0x400 * PAGE_SIZE).access(), Some(Access::ReadWrite));
+    }
+
+    #[test]
+    fn addresses_of_the_upper_half_are_not_mapped() {
+        let mut tables = empty();
+        tables.set(pages(1, 1), Some(Access::ReadWrite)).unwrap();
+        assert_eq!(found(&tables, 1 << 48 | PAGE_SIZE).access(), None);
+        assert_eq!(found(&tables, u64::MAX).access(), None);
+    }
+
+    proptest! {
+        /// The tree against a map from page to access.
+        #[test]
+        fn behaves_like_a_map(steps in prop::collection::vec((0..2000_u64, 1..1200_u64, 0..5_usize), 1..12)) {
+            let kinds = [
+                None,
+                Some(Access::ReadOnly),
+                Some(Access::ReadWrite),
+                Some(Access::ReadExecute),
+                Some(Access::Device),
+            ];
+            let mut tables = empty();
+            let mut model = BTreeMap::new();
+            for (start, count, kind) in steps {
+                tables.set(pages(start, count), kinds[kind]).unwrap();
+                model.extend((start..start + count).map(|page| (page, kinds[kind])));
+            }
+            for page in 0..3300 {
+                let expected = model.get(&page).copied().flatten();
+                prop_assert_eq!(found(&tables, page * PAGE_SIZE).access(), expected);
+            }
+        }
     }
 }
