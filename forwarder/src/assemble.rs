@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use log::warn;
 use netdrv::device::{Queues, RxQueue, TxQueue};
-use netdrv::pool::Pool;
+use netdrv::packet::MAX_BURST;
+use netdrv::pool::{CACHE_CAPACITY, Pool};
 
-use crate::config::{Config, Refusal};
+use crate::config::{Config, Refusal, Workers};
 use crate::control::{Control, PortTelemetry, Telemetry};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
@@ -24,17 +25,28 @@ pub struct Assembly<R, T> {
     pub workers: Vec<Worker<R, T>>,
 }
 
-/// Makes `workers` workers (see [`Config::worker_count`]) over the queues of all ports, in the order of the ports. Every
-/// buffer comes from `pool`. Refused where `tx=` can't be met with the queues that the devices gave.
+/// Makes workers for up to `cores` cores (see [`Config::worker_count`]) over the queues of all ports, in the order of
+/// the ports. Every buffer comes from `pool`.
+///
+/// With `workers=all` there are no more workers than RX queues: another one would have nothing to do, and yet
+/// count as one that shares a TX queue. Refused where `tx=` can't be met with the queues that the devices gave.
 pub fn assemble<R: RxQueue, T: TxQueue>(
     ports: Vec<Queues<R, T>>,
     config: &Config,
-    workers: usize,
+    cores: usize,
     pool: &'static Pool,
     clock: Clock,
 ) -> Result<Assembly<R, T>, Refusal> {
+    let rx_queues: usize = ports.iter().map(|queues| queues.rx.len()).sum();
+    let workers = match config.workers {
+        Workers::All => cores.min(rx_queues).max(1),
+        Workers::Count(_) => cores,
+    };
     let plans = plan_ports(&ports, config, workers)?;
     warn_of_limits(&plans, config);
+    if workers > rx_queues {
+        warn!("{workers} workers and {rx_queues} RX queues: {} have nothing to do", workers - rx_queues);
+    }
 
     let stats: Vec<_> = (0..workers).map(|_| Arc::new(WorkerStats::new(ports.len()))).collect();
     let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
@@ -73,7 +85,7 @@ fn warn_of_limits(plans: &[Plan], config: &Config) {
     for (port, plan) in (0..).map(PortId).zip(plans) {
         match plan.mode() {
             Mode::Dedicated => {}
-            Mode::Shared => warn!("port {port}: {} TX queues for all cores: tx={plan}", plan.queues()),
+            Mode::Shared => warn!("port {port}: cores take turns at the TX queues: {plan}"),
             Mode::Unavailable => warn!("port {port} has no TX queue: what is sent to it is dropped"),
         }
         if !config.program.serves(port, plans.len() as u16) {

@@ -24,7 +24,7 @@ pub mod verdict;
 pub mod wire;
 mod worker;
 
-pub use assemble::{Assembly, assemble};
+pub use assemble::{Assembly, assemble, buffers_in_workers};
 pub use control::{Control, StoppedQueues};
 pub use meter::Clock;
 pub use worker::Worker;
