@@ -1,0 +1,214 @@
+//! The port's thread: messages of the frontend, rounds of traffic, and sleep.
+
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+use super::counts::Fault;
+use super::device::{Device, Direction};
+use super::port::Shared;
+use super::traffic::Traffic;
+use super::{Drive, TrafficConfig};
+
+/// Rounds between two looks at the socket: each costs a system call, as much as some dozen frames.
+const ROUNDS: usize = 64;
+/// How long an idle port sleeps at most, in milliseconds, when frames may turn up that nobody tells it of: those of a
+/// source, and those of a guest that gives no file for its kicks.
+const TICK: u8 = 1;
+
+/// What the port's thread owns.
+pub(super) struct Service {
+    listener: UnixListener,
+    connection: Option<Connection>,
+    /// Shared with the connection, which is served by this thread too: nobody ever waits for the lock.
+    device: Arc<Mutex<Device>>,
+    traffic: Traffic,
+    drive: Drive,
+    shared: Arc<Shared>,
+}
+
+/// A connected frontend.
+struct Connection {
+    /// The same socket once more, to wait on.
+    socket: UnixStream,
+    requests: BackendReqHandler<Mutex<Device>>,
+}
+
+impl Service {
+    pub(super) fn new(listener: UnixListener, config: &TrafficConfig, shared: Arc<Shared>) -> Self {
+        Self {
+            listener,
+            connection: None,
+            device: Arc::new(Mutex::new(Device::new(config))),
+            traffic: Traffic::new(config),
+            drive: config.drive,
+            shared,
+        }
+    }
+
+    /// Serves frontends, one after the other, until it is told to stop.
+    pub(super) fn run(mut self) {
+        while !self.shared.is_stopping() {
+            if let Some(orders) = self.shared.take_orders() {
+                self.traffic.inject(orders.injected);
+                if let Some((source, sink)) = orders.traffic {
+                    self.traffic.start(source, sink);
+                }
+            }
+            self.serve_frontend();
+            let moved = self.rounds();
+            self.publish();
+            if moved == 0 {
+                self.rest();
+            }
+        }
+        // What came out up to now still counts.
+        self.rounds();
+        self.publish();
+    }
+
+    fn device(&self) -> MutexGuard<'_, Device> {
+        lock(&self.device)
+    }
+
+    /// A number of rounds without a look at anything else; a port that may sleep ends them when nothing moves.
+    fn rounds(&mut self) -> usize {
+        let mut device = lock(&self.device);
+        let moved = (0..ROUNDS).map(|_| self.traffic.round(&mut device));
+        match self.drive {
+            Drive::Poll => moved.sum(),
+            Drive::Event => moved.take_while(|&moved| moved > 0).sum(),
+        }
+    }
+
+    fn publish(&mut self) {
+        let mut device = lock(&self.device);
+        let running_pairs = device.running_pairs();
+        self.shared.publish(|seen| {
+            seen.connected = self.connection.is_some();
+            seen.running_pairs = running_pairs;
+            seen.report.pairs.clear();
+            seen.report.pairs.extend_from_slice(self.traffic.counts());
+            seen.report.faults = device.faults;
+        });
+    }
+
+    // ------------------------------------------------------------------------------------------ the frontend
+
+    /// Answers what the frontend has asked so far.
+    fn serve_frontend(&mut self) {
+        if self.connection.is_none() {
+            self.connection = self.accept();
+        }
+        while let Some(connection) = &mut self.connection
+            && is_readable(connection.socket.as_fd())
+        {
+            if let Err(error) = connection.requests.handle_request() {
+                self.hang_up(&error);
+            }
+        }
+    }
+
+    fn accept(&self) -> Option<Connection> {
+        let (socket, _) = self.listener.accept().ok()?;
+        socket.set_nonblocking(false).ok()?;
+        let requests = BackendReqHandler::from_stream(socket.try_clone().ok()?, Arc::clone(&self.device));
+        Some(Connection { socket, requests })
+    }
+
+    /// A frontend that left, or one that cannot be understood any more.
+    fn hang_up(&mut self, reason: &Error) {
+        self.connection = None;
+        let mut device = self.device();
+        device.forget_frontend();
+        if !matches!(reason, Error::Disconnected | Error::SocketBroken(_) | Error::PartialMessage) {
+            device.faults.record(Fault::Request);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------ rest
+
+    /// Nothing moved: sleeps until something may, unless the port is to look all the time.
+    fn rest(&mut self) {
+        let mut device = lock(&self.device);
+        let running = device.running_pairs() > 0;
+        if self.drive == Drive::Poll && running {
+            return;
+        }
+        let rings = rings_to_wait_for(&mut device, &self.traffic);
+        if arm(&mut device, &rings) {
+            // Nobody may kick for what the guest did in the meantime.
+            disarm(&mut device, &rings);
+            return;
+        }
+        let has_kicks = rings.iter().all(|&(pair, direction)| device.kick(pair, direction).is_some());
+        let timeout = match self.traffic.may_have_frames() && running || !has_kicks {
+            true => PollTimeout::from(TICK),
+            false => PollTimeout::NONE,
+        };
+        self.sleep(&device, &rings, timeout);
+        disarm(&mut device, &rings);
+    }
+
+    /// Sleeps until the handle, the frontend or one of the rings has something to say, and takes their words as heard.
+    fn sleep(&self, device: &Device, rings: &[RingName], timeout: PollTimeout) {
+        let socket = self.connection.as_ref().map_or(self.listener.as_fd(), |c| c.socket.as_fd());
+        let kicks = rings.iter().filter_map(|&(pair, direction)| device.kick(pair, direction));
+        let mut waiting: Vec<_> = [socket, self.shared.bell().as_fd()]
+            .into_iter()
+            .chain(kicks.clone().map(AsFd::as_fd))
+            .map(|file| PollFd::new(file, PollFlags::POLLIN))
+            .collect();
+        // Whatever woke it, an interrupt included: the next round finds out what there is to do.
+        let _ = poll(&mut waiting, timeout);
+        let rang: Vec<_> = waiting.iter().skip(1).map(|file| file.any().unwrap_or(true)).collect();
+        if rang[0] {
+            self.shared.silence_bell();
+        }
+        for (mut kick, _) in kicks.zip(&rang[1..]).filter(|(_, rang)| **rang) {
+            // It was readable, and nobody else reads it; how often it was kicked tells nothing.
+            let _ = kick.read(&mut [0; 8]);
+        }
+    }
+}
+
+/// A ring by its queue pair and direction.
+type RingName = (usize, Direction);
+
+/// The rings that the guest has to do something with before the port can go on: what it sends may come on any, buffers
+/// matter where frames wait for them.
+fn rings_to_wait_for(device: &mut Device, traffic: &Traffic) -> Vec<RingName> {
+    let pairs = 0..device.pairs();
+    let transmit = pairs.clone().map(|pair| (pair, Direction::Transmit));
+    let receive = pairs.filter(|&pair| traffic.waits_for(pair)).map(|pair| (pair, Direction::Receive));
+    transmit.chain(receive).filter(|&(pair, direction)| device.running(pair, direction).is_some()).collect()
+}
+
+/// Asks for kicks of these rings; `true` if one of them has something by now.
+fn arm(device: &mut Device, rings: &[RingName]) -> bool {
+    rings.iter().fold(false, |any, &(pair, direction)| {
+        any | device.running(pair, direction).is_some_and(|(ring, memory)| ring.arm(memory))
+    })
+}
+
+/// Asks for no more kicks of these rings.
+fn disarm(device: &mut Device, rings: &[RingName]) {
+    for &(pair, direction) in rings {
+        if let Some((ring, memory)) = device.running(pair, direction) {
+            ring.disarm(memory);
+        }
+    }
+}
+
+fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+    device.lock().expect("only this thread locks the device")
+}
+
+/// Whether the socket has something to read, be it its end.
+fn is_readable(socket: BorrowedFd<'_>) -> bool {
+    poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
+}
