@@ -107,6 +107,11 @@ impl Guest {
         self.lines().iter().map(|line| format!("{}\n", line.text)).collect()
     }
 
+    /// The console's last lines, for the message of an error.
+    pub fn tail(&self) -> String {
+        self.console.tail()
+    }
+
     /// Waits for the first line, of those that came already and those that will come, that `wanted` accepts.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 //! | [`Guest`] | the running machine: its console, its metrics, its orderly stop |
 //! | [`PortSpec`] | what a port of the machine is plugged into |
 //! | [`Endpoint`] | our end of a port: frames in, frames out |
-//! | [`Flows`] | frames to send, each of which is told when it comes out |
+//! | [`Flows`], [`Capture`] | frames to send, each of which is told when it comes out |
 //! | [`Exchange`] | traffic between endpoints, in several directions at once |
 //! | [`Counts`] | what became of it: lost, changed, reordered, duplicated, foreign |
 //!
@@ -33,22 +33,31 @@
 
 pub mod accel;
 pub mod artefact;
+pub mod capture;
+pub mod cli;
 mod console;
+pub mod demo;
 pub mod endpoint;
 pub mod exchange;
 pub mod flows;
 pub mod frames;
 pub mod guest;
+pub mod interrupt;
 pub mod iso;
 pub mod machine;
 pub mod metrics;
 pub mod ports;
 pub mod process;
+mod progress;
+mod report;
+pub mod run;
 pub mod symbols;
 pub mod tally;
+pub mod vhost;
 
 pub use accel::Accel;
 pub use artefact::Artefact;
+pub use capture::Capture;
 pub use endpoint::Endpoint;
 pub use exchange::{Exchange, Outcome};
 pub use flows::{Flows, Source, Transform};

@@ -197,11 +197,12 @@ impl Machine {
         Guest::spawn(command, self.limit, hook, scratch)
     }
 
-    /// The command that [`Self::start`] runs, quoted for a shell.
+    /// The command that [`Self::start`] would run, quoted for a shell.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub fn shell_command(&self, scratch: &TempDir) -> Result<String> {
+    pub fn shell_command(&self) -> Result<String> {
+        let scratch = scratch()?;
         let command = self.command(scratch.path())?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -210,8 +211,16 @@ impl Machine {
 
     /// The command line of QEMU; files that only this machine needs are made in `scratch`.
     fn command(&self, scratch: &Path) -> Result<Command> {
-        ensure!(self.ports.len() <= MAX_PORTS, "{} ports; at most {MAX_PORTS} fit", self.ports.len());
         let mut command = Command::new(qemu_path()?);
+        self.add_arguments(&mut command, scratch)?;
+        Ok(command)
+    }
+
+    fn add_arguments(&self, command: &mut Command, scratch: &Path) -> Result<()> {
+        ensure!(self.ports.len() <= MAX_PORTS, "{} ports; at most {MAX_PORTS} fit", self.ports.len());
+        if let Some(config) = &self.config {
+            ensure!(config.is_file(), "the configuration {} is no file", config.display());
+        }
         command
             .args(["-machine", self.chipset.argument(), "-accel", self.accel.argument()])
             .args(["-m", &format!("{}M", self.memory_mib), "-smp", &self.cpus.to_string()])
@@ -225,18 +234,18 @@ impl Machine {
             command.arg("-no-reboot");
         }
         match self.boot {
-            Boot::Direct => self.add_kernel(&mut command),
-            Boot::IsoBios => self.add_iso(&mut command, scratch)?,
+            Boot::Direct => self.add_kernel(command),
+            Boot::IsoBios => self.add_iso(command, scratch)?,
             Boot::IsoUefi => {
-                add_uefi(&mut command, scratch)?;
-                self.add_iso(&mut command, scratch)?;
+                add_uefi(command, scratch)?;
+                self.add_iso(command, scratch)?;
             }
         }
         for (index, port) in self.ports.iter().enumerate() {
             command.args(port.arguments(index));
         }
         command.args(&self.extra);
-        Ok(command)
+        Ok(())
     }
 
     fn add_kernel(&self, command: &mut Command) {
@@ -257,6 +266,14 @@ impl Machine {
         command.args(["-drive", &drive, "-device", "ide-cd,drive=iso,bootindex=0"]);
         Ok(())
     }
+}
+
+/// A folder for the files that only one machine needs.
+fn scratch() -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("sluice-")
+        .tempdir()
+        .context("cannot create a folder for the machine's files")
 }
 
 /// OVMF and a private copy of its variables.
@@ -290,9 +307,14 @@ fn qemu_path() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
+    fn try_arguments(machine: &Machine) -> Result<String> {
+        let mut command = Command::new("qemu");
+        machine.add_arguments(&mut command, Path::new("/nonexistent"))?;
+        Ok(command.get_args().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" "))
+    }
+
     fn arguments(machine: &Machine) -> String {
-        let command = machine.command(Path::new("/nonexistent")).unwrap();
-        command.get_args().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        try_arguments(machine).unwrap()
     }
 
     fn machine() -> Machine {
@@ -301,11 +323,10 @@ mod tests {
 
     #[test]
     fn a_direct_boot_hands_over_words_and_config() {
-        let text = arguments(&machine().words("program=drop").words("log=debug").config("/x/sluice.toml"));
-        assert!(
-            text.contains("-kernel /x/sluice.elf -append program=drop log=debug -initrd /x/sluice.toml"),
-            "{text}"
-        );
+        let config = tempfile::NamedTempFile::new().unwrap();
+        let text = arguments(&machine().words("program=drop").words("log=debug").config(config.path()));
+        let expected = "-kernel /x/sluice.elf -append program=drop log=debug -initrd ";
+        assert!(text.contains(&format!("{expected}{}", config.path().display())), "{text}");
     }
 
     #[test]
@@ -323,8 +344,10 @@ mod tests {
     #[test]
     fn a_machine_that_cannot_be_is_refused() {
         let crowded = (0..=MAX_PORTS).fold(machine(), |machine, _| machine.port(PortSpec::User));
-        assert!(crowded.command(Path::new("/nonexistent")).unwrap_err().to_string().contains("at most"));
+        assert!(try_arguments(&crowded).unwrap_err().to_string().contains("at most"));
+        let unconfigured = machine().config("/no/such/file");
+        assert!(try_arguments(&unconfigured).unwrap_err().to_string().contains("/no/such/file"));
         let microvm = machine().chipset(Chipset::Microvm).boot(Boot::IsoBios);
-        assert!(microvm.command(Path::new("/nonexistent")).unwrap_err().to_string().contains("microvm"));
+        assert!(try_arguments(&microvm).unwrap_err().to_string().contains("microvm"));
     }
 }
