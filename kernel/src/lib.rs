@@ -6,18 +6,23 @@
 
 extern crate alloc;
 
+pub mod acpi;
+pub mod apic;
 mod backtrace;
 pub mod boot;
 pub mod console;
 pub mod cpu;
 pub mod dma;
 pub mod logger;
-#[cfg(not(test))] // a hosted test has a C library
+pub mod machine;
 mod memfuncs;
 pub mod memory;
 pub mod paging;
 pub mod panic;
+pub mod pci;
 pub mod power;
+pub mod smp;
+pub mod time;
 
 /// Makes `main`, a `fn(&'static Boot) -> !`, the program that the image runs, and gives the image its heap and its
 /// panic handler. It is called once, in the crate of the image.

@@ -1,22 +1,21 @@
-# memcpy, memmove, memset, memcmp, bcmp, strlen: the compiler calls them, and without a C library somebody has to bring
-# them. In assembly, because a compiler may turn a loop in Rust into a call to the function that it is the body of.
+# The C functions on memory, under names of their own, so that tests can call them beside those of a C library.
 #
 # Short blocks go through SSE registers with an overlapping tail; long ones through `rep movsq`, which is fast both
 # on processors (fast-string operation, Intel optimization manual, section 3.7.6) and under emulation.
 
 .section .text.mem, "ax"
 
-.global memcpy
-.global memmove
-.type memcpy, @function
-.type memmove, @function
+.global sluice_memcpy
+.global sluice_memmove
+.type sluice_memcpy, @function
+.type sluice_memmove, @function
 .balign 16
-memmove:
+sluice_memmove:
     movq %rdi, %rax
     subq %rsi, %rax
     cmpq %rdx, %rax                 # unsigned: to - from < length means that the end of the source is overwritten first
     jb move_backwards
-memcpy:
+sluice_memcpy:
     movq %rdi, %rax
     cmpq $16, %rdx
     jb copy_small
@@ -89,10 +88,10 @@ move_backwards:
     movdqu %xmm0, (%rdi)
     ret
 
-.global memset
-.type memset, @function
+.global sluice_memset
+.type sluice_memset, @function
 .balign 16
-memset:
+sluice_memset:
     movq %rdi, %r8
     movzbl %sil, %eax
     movabsq $0x0101010101010101, %rcx
@@ -106,13 +105,13 @@ memset:
     movq %r8, %rax
     ret
 
-.global memcmp
-.global bcmp
-.type memcmp, @function
-.type bcmp, @function
+.global sluice_memcmp
+.global sluice_bcmp
+.type sluice_memcmp, @function
+.type sluice_bcmp, @function
 .balign 16
-memcmp:
-bcmp:
+sluice_memcmp:
+sluice_bcmp:
     cmpq $8, %rdx
     jb 3f
 1:  movq (%rdi), %rax
@@ -144,20 +143,13 @@ bcmp:
 5:  xorl %eax, %eax
 6:  ret
 
-.global strlen
-.type strlen, @function
+.global sluice_strlen
+.type sluice_strlen, @function
 .balign 16
-strlen:
+sluice_strlen:
     xorl %eax, %eax
 1:  cmpb $0, (%rdi,%rax)
     je 2f
     incq %rax
     jmp 1b
 2:  ret
-
-# The precompiled `alloc` names these; without unwinding nobody calls them.
-.global _Unwind_Resume
-.global rust_eh_personality
-_Unwind_Resume:
-rust_eh_personality:
-    ud2

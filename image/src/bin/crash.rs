@@ -16,7 +16,7 @@ use kernel::{power, println};
 kernel::entry!(main);
 
 /// What can be asked for.
-const CRASHES: [(&str, fn()); 9] = [
+const CRASHES: [(&str, fn()); 10] = [
     ("panic", panic),
     ("panic-twice", panic_twice),
     ("null", read_null),
@@ -26,13 +26,16 @@ const CRASHES: [(&str, fn()); 9] = [
     ("write-text", write_text),
     ("exec-heap", execute_heap),
     ("double-fault", double_fault),
+    ("wild-frame", wild_frame),
 ];
 
 fn main(boot: &'static Boot) -> ! {
     let wanted = boot.command_line.split_whitespace().find_map(|word| word.strip_prefix("crash="));
     match CRASHES.iter().find(|(name, _)| Some(*name) == wanted) {
         Some((_, crash)) => crash(),
-        None => println!("sluice refused: command line: crash: not known; allowed: {:?}", CRASHES.map(|c| c.0)),
+        None => {
+            println!("sluice refused: command line: crash: not known; allowed: {:?}", CRASHES.map(|c| c.0))
+        }
     }
     println!("nothing crashed");
     power::stop(power::Code::Refused)
@@ -114,4 +117,10 @@ fn double_fault() {
         asm!("lidt [{}]", in(reg) &raw const table);
     }
     read_null();
+}
+
+/// Crashes with a frame pointer that points nowhere: the report must survive it.
+fn wild_frame() {
+    // SAFETY: nothing comes after the exception, so nobody misses the frame pointer.
+    unsafe { asm!("mov rbp, 0xdead0000beef8", "ud2", options(noreturn)) };
 }

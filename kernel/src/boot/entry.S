@@ -154,6 +154,8 @@ start64:
     movl %eax, %ds
     movl %eax, %es
     movl %eax, %ss
+    fninit                          # whatever the firmware left in the FPU and SSE
+    ldmxcsr default_mxcsr(%rip)
 
     # sluice_start(loader: u32, information: u32, entry_tsc: u64, layout: &Layout)
     movl %edi, %edx
@@ -171,6 +173,10 @@ start64:
 .section .rodata.entry, "a"
 no_long_mode_text:
     .asciz "sluice: this processor has no 64-bit mode with no-execute\r\n"
+
+.balign 4
+default_mxcsr:
+    .long 0x1f80                    # all exceptions masked (SDM volume 1, 10.2.3)
 
 .balign 8
 boot_gdt:

@@ -34,8 +34,8 @@ pub struct Boot {
     pub command_line: &'static str,
     /// The first module, where the loader brought one.
     pub module: Option<&'static [u8]>,
-    /// Physical address of the root pointer of the ACPI tables, where the loader knows it. It is mapped when below
-    /// RAM ends; map it with [`paging::map_firmware`] before reading it.
+    /// Physical address of the root pointer of the ACPI tables, where the loader knows it. Before it is read it must be
+    /// mapped, see [`paging::map_firmware`].
     pub rsdp: Option<u64>,
     /// The memory map as the loader gave it.
     pub memory: &'static [Region],

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use hermit_sync::OnceCell;
 use x86_64::VirtAddr;
+use x86_64::instructions::port::Port;
 use x86_64::instructions::segmentation::{CS, Segment};
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
@@ -165,6 +166,16 @@ fn slot(vector: u8) -> StackSlot {
     }
 }
 
+/// Masks both legacy interrupt controllers. BIOSes leave them at vectors 8 to 15, which belong to exceptions.
+pub(super) fn mask_legacy_controllers() {
+    /// Interrupt mask registers (Intel 8259A datasheet, operation command word 1).
+    const MASKS: [u16; 2] = [0x21, 0xa1];
+    for mask in MASKS {
+        // SAFETY: the ports belong to the interrupt controllers; no one else uses them, and they touch no memory.
+        unsafe { Port::new(mask).write(0xff_u8) };
+    }
+}
+
 /// Makes the calling core use the one table that all cores share.
 pub(super) fn load() {
     static TABLE: OnceCell<[Gate; VECTORS]> = OnceCell::new();
@@ -174,4 +185,57 @@ pub(super) fn load() {
         DescriptorTablePointer { limit: (size_of_val(table) - 1) as u16, base: VirtAddr::from_ptr(table) };
     // SAFETY: the table lives for ever, and every gate in it leads to a stub.
     unsafe { lidt(&pointer) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of one entry point.
+    fn stub(vector: usize) -> &'static [u8; STUB_SIZE] {
+        // SAFETY: the stubs are code of this program, which can be read, [`STUB_SIZE`] bytes for each vector.
+        unsafe { &*(stubs as *const u8).add(vector * STUB_SIZE).cast() }
+    }
+
+    /// What a stub pushes: small numbers as `6a ib`, others as `68 id`.
+    fn pushed(code: &[u8]) -> Option<(u32, &[u8])> {
+        match code {
+            [0x6a, value, rest @ ..] => Some((u32::from(*value), rest)),
+            [0x68, a, b, c, d, rest @ ..] => Some((u32::from_le_bytes([*a, *b, *c, *d]), rest)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn each_entry_point_completes_the_frame() {
+        // SDM volume 3, table 7-1.
+        const WITH_ERROR_CODE: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
+        for vector in 0..VECTORS {
+            let mut code = stub(vector).as_slice();
+            if !WITH_ERROR_CODE.contains(&vector) {
+                let (error_code, rest) = pushed(code).expect("an error code");
+                assert_eq!(error_code, 0, "vector {vector}");
+                code = rest;
+            }
+            let (number, rest) = pushed(code).expect("a number");
+            assert_eq!(number as usize, vector);
+            assert!(matches!(rest.first(), Some(0xe9 | 0xeb)), "vector {vector} does not jump");
+        }
+    }
+
+    #[test]
+    fn a_gate_holds_the_whole_address() {
+        let gate = Gate::new(255, 8);
+        let address =
+            u64::from(gate.offset_low) | u64::from(gate.offset_high) << 16 | u64::from(gate.offset_top) << 32;
+        assert_eq!(address, stub(255).as_ptr() as u64);
+        assert_eq!((gate.selector, gate.stack), (8, 0x8e01));
+    }
+
+    #[test]
+    fn what_may_interrupt_another_has_a_stack_of_its_own() {
+        let slots = [32, 14, 2, 8].map(|vector| slot(vector) as u16);
+        assert_eq!(slots, [0, 1, 2, 3]);
+        assert_eq!(slot(18) as u16, slot(8) as u16);
+    }
 }

@@ -26,8 +26,8 @@ pub const MAX_CORES: usize = 256;
 
 /// CR0 of every core: paging, write protection in ring 0 too, native FPU errors, SSE allowed (SDM volume 3, 2.5).
 pub const CR0: u32 = 0x8001_0033;
-/// CR4 of every core: physical address extension, SSE and its exceptions (SDM volume 3, 2.5).
-pub const CR4: u32 = 0x0000_0620;
+/// CR4 of every core: physical address extension, machine-check exceptions, SSE and its exceptions (SDM volume 3, 2.5).
+pub const CR4: u32 = 0x0000_0660;
 /// The low half of the EFER register of every core: long mode, no-execute (SDM volume 4, 2.1).
 pub const EFER: u32 = 0x0000_0900;
 
@@ -62,6 +62,7 @@ pub(crate) fn init_boot_core() {
     let block = SpinMutexGuard::leak(BLOCK.lock());
     block.descriptors.set_stacks(HandlerStacks::early());
     load(block);
+    interrupts::mask_legacy_controllers();
 }
 
 /// Gives the boot core stacks for its handlers that have guard pages.
