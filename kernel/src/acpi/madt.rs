@@ -1,4 +1,6 @@
-//! MADT: which cores there are, and how their local APICs are reached (ACPI 6.5, 5.2.12).
+//! MADT: which cores there are, and where NMIs arrive (ACPI 6.5, 5.2.12).
+//!
+//! Nothing here is told about I/O APICs: devices interrupt by messages. Where the local APIC is, the core itself says.
 
 use alloc::vec::Vec;
 
@@ -7,8 +9,6 @@ use super::table::Table;
 /// What the MADT says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Madt {
-    /// Physical address of the local APIC's registers in xAPIC mode.
-    pub(super) local_apic: u64,
     /// APIC ids of the cores that may be started, in the order of the table, each once.
     pub(super) apic_ids: Vec<u32>,
     /// Where NMIs arrive.
@@ -26,8 +26,6 @@ pub struct NmiPin {
     pub pin: u8,
 }
 
-/// Offset of the 32-bit local APIC address.
-const LOCAL_APIC_ADDRESS: usize = 36;
 /// Offset of the first interrupt controller structure.
 const ENTRIES: usize = 44;
 
@@ -35,7 +33,6 @@ const ENTRIES: usize = 44;
 mod kind {
     pub(super) const LOCAL_APIC: u8 = 0;
     pub(super) const LOCAL_APIC_NMI: u8 = 4;
-    pub(super) const LOCAL_APIC_ADDRESS_OVERRIDE: u8 = 5;
     pub(super) const LOCAL_X2APIC: u8 = 9;
     pub(super) const LOCAL_X2APIC_NMI: u8 = 10;
 }
@@ -50,15 +47,11 @@ const X2APIC_BROADCAST: u32 = 0xffff_ffff;
 impl Madt {
     /// Reads the whole table; unknown entries are skipped, and what comes after a damaged one is left out.
     pub(super) fn parse(table: &Table<'_>) -> Self {
-        let mut madt = Self {
-            local_apic: table.u32(LOCAL_APIC_ADDRESS).unwrap_or(0).into(),
-            ..Self::default()
-        };
+        let mut madt = Self::default();
         let mut uids = Vec::new();
         let mut entries = Entries { rest: table.from(ENTRIES), damaged: false };
         for entry in &mut entries {
             madt.note_core(&entry, &mut uids);
-            madt.note_address(&entry);
         }
         madt.damaged = entries.damaged;
         // NMI entries name cores by their ACPI uid, and may stand before the cores.
@@ -82,14 +75,6 @@ impl Madt {
         if usable && !self.apic_ids.contains(&apic_id) {
             self.apic_ids.push(apic_id);
             uids.push(Core { uid, apic_id });
-        }
-    }
-
-    fn note_address(&mut self, entry: &Entry<'_>) {
-        if entry.kind == kind::LOCAL_APIC_ADDRESS_OVERRIDE
-            && let Some(address) = entry.fields.u64(4)
-        {
-            self.local_apic = address;
         }
     }
 
@@ -168,7 +153,6 @@ mod tests {
 
     fn parse(entries: &[Vec<u8>]) -> Madt {
         let mut bytes = vec![0; ENTRIES];
-        bytes[LOCAL_APIC_ADDRESS..][..4].copy_from_slice(&0xfee0_0000u32.to_le_bytes());
         bytes.extend(entries.concat());
         Madt::parse(&Table::of(&bytes))
     }
@@ -184,20 +168,15 @@ mod tests {
             x2apic(5, 300, ON),
         ]);
         assert_eq!(madt.apic_ids, [0, 6, 300]);
-        assert_eq!(madt.local_apic, 0xfee0_0000);
         assert!(!madt.damaged);
     }
 
     #[test]
     fn counts_a_core_once_when_both_entry_kinds_list_it() {
-        assert_eq!(parse(&[lapic(0, 0, ON), lapic(1, 1, ON), x2apic(0, 0, ON), x2apic(1, 1, ON)]).apic_ids, [0, 1]);
-    }
-
-    #[test]
-    fn follows_the_address_override() {
-        let mut entry = vec![5, 12, 0, 0];
-        entry.extend(0x1_2345_0000u64.to_le_bytes());
-        assert_eq!(parse(&[entry]).local_apic, 0x1_2345_0000);
+        assert_eq!(
+            parse(&[lapic(0, 0, ON), lapic(1, 1, ON), x2apic(0, 0, ON), x2apic(1, 1, ON)]).apic_ids,
+            [0, 1]
+        );
     }
 
     #[test]
@@ -209,10 +188,7 @@ mod tests {
             vec![4, 6, 0xff, 0, 0, 2],
             lapic(7, 14, ON),
         ]);
-        assert_eq!(
-            madt.nmi_pins,
-            [NmiPin { apic_id: None, pin: 1 }, NmiPin { apic_id: Some(14), pin: 0 }]
-        );
+        assert_eq!(madt.nmi_pins, [NmiPin { apic_id: None, pin: 1 }, NmiPin { apic_id: Some(14), pin: 0 }]);
     }
 
     #[test]

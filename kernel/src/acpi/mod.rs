@@ -15,10 +15,10 @@ use alloc::vec::Vec;
 use hermit_sync::OnceCell;
 use log::{debug, warn};
 
-pub use self::hardware::{EcamRegion, ResetRegister};
-pub use self::madt::NmiPin;
 use self::hardware::Fadt;
+pub use self::hardware::{EcamRegion, ResetRegister};
 use self::madt::Madt;
+pub use self::madt::NmiPin;
 use self::memory::PhysicalMemory;
 use self::table::{FirmwareMemory, RootTable, Table, TableError};
 use crate::boot::Boot;
@@ -28,8 +28,6 @@ use crate::boot::Boot;
 pub struct Platform {
     /// APIC ids of the cores that may be started, in the order of the MADT, the boot core among them.
     pub apic_ids: Vec<u32>,
-    /// Physical address of the local APIC's registers in xAPIC mode, 0 when unknown.
-    pub local_apic: u64,
     /// Pins of local APICs to which NMIs are wired.
     pub nmi_pins: Vec<NmiPin>,
     /// Where the PCI configuration space is mapped in memory.
@@ -68,7 +66,6 @@ impl Platform {
     const fn unknown() -> Self {
         Self {
             apic_ids: Vec::new(),
-            local_apic: 0,
             nmi_pins: Vec::new(),
             ecam: Vec::new(),
             pm_timer: None,
@@ -112,7 +109,6 @@ impl Platform {
         }
         Self {
             apic_ids: madt.apic_ids,
-            local_apic: madt.local_apic,
             nmi_pins: madt.nmi_pins,
             ecam: mcfg.map(|table| hardware::ecam_regions(&table)).unwrap_or_default(),
             pm_timer: fadt.pm_timer,
@@ -132,12 +128,10 @@ mod tests {
     #[test]
     fn reads_what_is_there() {
         let mut madt = vec![0; 8];
-        madt[..4].copy_from_slice(&0xfee0_0000u32.to_le_bytes());
         madt.extend([0, 8, 0, 0, 1, 0, 0, 0, 0, 8, 1, 1, 1, 0, 0, 0]);
         let firmware = Firmware::new(&[table(*b"APIC", &madt), table(*b"FACP", &[0; 80])]);
         let platform = Platform::read(&firmware, Some(firmware.rsdp()));
-        let expected =
-            Platform { apic_ids: vec![0, 1], local_apic: 0xfee0_0000, ..Platform::default() };
+        let expected = Platform { apic_ids: vec![0, 1], ..Platform::default() };
         assert_eq!(platform, expected);
         assert_eq!(Platform::read(&firmware, None), expected, "the BIOS scan finds the same");
     }
@@ -146,7 +140,8 @@ mod tests {
     fn a_broken_table_costs_only_itself() {
         let mut broken = table(*b"APIC", &[0; 32]);
         broken[9] ^= 0x55;
-        let mcfg = [vec![0; 8], 0xb000_0000u64.to_le_bytes().to_vec(), vec![0, 0, 0, 255, 0, 0, 0, 0]].concat();
+        let mcfg =
+            [vec![0; 8], 0xb000_0000u64.to_le_bytes().to_vec(), vec![0, 0, 0, 255, 0, 0, 0, 0]].concat();
         let firmware = Firmware::new(&[broken, table(*b"MCFG", &mcfg)]);
         let platform = Platform::read(&firmware, Some(firmware.rsdp()));
         assert!(platform.apic_ids.is_empty());

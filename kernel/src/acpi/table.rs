@@ -143,8 +143,9 @@ impl<'m> RootTable<'m> {
         memory: &'m dyn FirmwareMemory,
         signature: Signature,
     ) -> Result<Table<'m>, TableError> {
-        let is_wanted =
-            |&address: &u64| Table::header(memory, address).is_ok_and(|header| header.bytes[..4] == signature);
+        let is_wanted = |&address: &u64| {
+            Table::header(memory, address).is_ok_and(|header| header.bytes[..4] == signature)
+        };
         let address = self.addresses().find(is_wanted).ok_or(TableError::Absent)?;
         Table::read(memory, address, signature)
     }

@@ -14,7 +14,7 @@ use log::{info, warn};
 use raw_cpuid::{CpuId, Hypervisor};
 
 use self::calibration::{CpuidReport, Frequency, choose};
-pub(crate) use self::calibration::{ReferenceClock, Window, measure};
+pub(crate) use self::calibration::{ReferenceClock, measure};
 pub use self::reference::tsc;
 use crate::acpi;
 

@@ -138,10 +138,10 @@ impl Pit {
     const CONTROL_B: u16 = 0x61;
     const GATE: u8 = 1 << 0;
     const SPEAKER: u8 = 1 << 1;
-    /// Channel 2, low byte then high byte, mode 2 (it reloads itself), binary.
-    const RATE_GENERATOR: u8 = 0b10_11_010_0;
+    /// Channel 2 (bits 7:6), low byte then high byte (5:4), mode 2, which reloads itself (3:1), binary (0).
+    const RATE_GENERATOR: u8 = 2 << 6 | 3 << 4 | 2 << 1;
     /// Channel 2: latch the count.
-    const LATCH: u8 = 0b10_00_000_0;
+    const LATCH: u8 = 2 << 6;
 
     /// Lets the channel count down from 65536, over and over. A wrap takes 55 ms.
     fn start() -> Self {

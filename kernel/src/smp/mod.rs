@@ -1,0 +1,309 @@
+//! All cores: starting them, giving them work, waking them.
+//!
+//! Core 0 is the boot core; the others follow in the order of the MADT. A started core sleeps until it is given a job
+//! by [`launch`]; when the job returns it sleeps again.
+
+mod trampoline;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+
+use hermit_sync::{OnceCell, RwSpinLock, SpinMutex};
+use log::{info, warn};
+use x86_64::instructions::interrupts;
+
+use self::trampoline::{Seat, Trampoline};
+use crate::apic::{self, Message, vector};
+use crate::memory::{FrameError, stack};
+use crate::{acpi, cpu, time};
+
+/// Work for a core.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Why a core was given no job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchError {
+    /// There is no such core, or it is the boot core, which runs `main`.
+    NoSuchCore,
+    /// It has a job.
+    Busy,
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSuchCore => "no such core",
+            Self::Busy => "the core has a job",
+        })
+    }
+}
+
+/// A core that was started, as the others see it.
+struct Core {
+    apic_id: u32,
+    up: AtomicBool,
+    desk: SpinMutex<Desk>,
+}
+
+impl Core {
+    fn take_job(&self) -> Option<Job> {
+        let mut desk = self.desk.lock();
+        match core::mem::replace(&mut *desk, Desk::Taken) {
+            Desk::Waiting(job) => Some(job),
+            // The sleep ended for another reason.
+            other => {
+                *desk = other;
+                None
+            }
+        }
+    }
+}
+
+/// What a core has to do.
+enum Desk {
+    Empty,
+    Waiting(Job),
+    /// The job that was here is being done.
+    Taken,
+}
+
+/// The cores from 1 on; set when all of them are up.
+static OTHERS: OnceCell<&'static [Core]> = OnceCell::new();
+
+/// How many cores run.
+#[must_use]
+pub fn cores() -> usize {
+    1 + others().len()
+}
+
+/// The APIC id of a core, by which devices address it.
+#[must_use]
+pub fn apic_id(core: usize) -> Option<u32> {
+    static BOOT_CORE: OnceCell<u32> = OnceCell::new();
+    if core == 0 {
+        return Some(*BOOT_CORE.get_or_init(apic::id));
+    }
+    other(core).map(|core| core.apic_id)
+}
+
+/// Gives a sleeping core a job, and wakes it.
+///
+/// # Errors
+/// See [`LaunchError`]; the job is dropped then.
+pub fn launch(core: usize, job: Job) -> Result<(), LaunchError> {
+    let other = other(core).ok_or(LaunchError::NoSuchCore)?;
+    let mut desk = other.desk.lock();
+    if !matches!(*desk, Desk::Empty) {
+        return Err(LaunchError::Busy);
+    }
+    *desk = Desk::Waiting(job);
+    drop(desk);
+    wake(core);
+    Ok(())
+}
+
+/// Whether a core has no job. The boot core always has one: `main`.
+#[must_use]
+pub fn is_waiting(core: usize) -> bool {
+    other(core).is_some_and(|core| matches!(*core.desk.lock(), Desk::Empty))
+}
+
+/// Ends the sleep of a core, see [`sleep_unless`]. A core that is awake is interrupted for a moment.
+pub fn wake(core: usize) {
+    if let Some(apic_id) = apic_id(core) {
+        apic::send(apic_id, Message::Fixed(vector::WAKE));
+    }
+}
+
+/// Lets the calling core sleep until its next interrupt (from [`wake`], [`apic::timer::arm`] or a device), unless `ready`
+/// says that there is work.
+///
+/// No wake-up is lost: whoever makes work first makes `ready` see it, then wakes the core. `ready` is asked with
+/// interrupts off, and they come on in the instruction that the sleep begins with, so a wake-up that comes after the
+/// question ends the sleep. Interrupts are on afterwards.
+pub fn sleep_unless(ready: impl FnOnce() -> bool) {
+    interrupts::disable();
+    if ready() {
+        interrupts::enable();
+    } else {
+        interrupts::enable_and_hlt();
+    }
+}
+
+/// Stops all cores but the calling one, for good: a panic calls it.
+pub fn halt_others() {
+    apic::send_to_others(Message::NonMaskable);
+}
+
+/// Starts every core that the firmware lists, and returns how many run, the boot core included.
+///
+/// It needs [`acpi::init`], [`time::init`] and [`apic::init`], is called once, and takes some milliseconds. A core that
+/// does not answer is reported and left out.
+pub fn start_all() -> usize {
+    cpu::set_halt_others(halt_others);
+    let begin = time::now_ns();
+    let listed = candidates(&acpi::platform().apic_ids, apic::id());
+    let wanted = listed.len() + 1;
+    if let Some(team) = start(listed) {
+        OTHERS.get_or_init(|| team);
+    }
+    let took = (time::now_ns() - begin) / 100_000;
+    let mode = apic::mode().map_or("no apic".into(), |mode| alloc::format!("{mode}"));
+    info!("cores {} of {wanted} up, {mode}, {}.{} ms", cores(), took / 10, took % 10);
+    cores()
+}
+
+/// The cores to start: those that are listed, but for the boot core, those that cannot be reached, and those that are
+/// too many.
+fn candidates(listed: &[u32], boot_core: u32) -> Vec<u32> {
+    let (reachable, unreachable): (Vec<u32>, Vec<u32>) =
+        listed.iter().filter(|&&apic_id| apic_id != boot_core).partition(|&&apic_id| apic::reaches(apic_id));
+    for apic_id in unreachable {
+        warn!("core with apic id {apic_id} left out: this mode of the apic does not reach it");
+    }
+    let most = cpu::MAX_CORES - 1;
+    if reachable.len() > most {
+        warn!("{} cores left out: {} is the most that can be used", reachable.len() - most, cpu::MAX_CORES);
+    }
+    reachable.into_iter().take(most).collect()
+}
+
+/// Starts these cores. Numbers have no gaps: when some do not come up, all are started again without them.
+fn start(mut apic_ids: Vec<u32>) -> Option<&'static [Core]> {
+    /// A machine on which other cores fail each time is not worth more patience.
+    const ATTEMPTS: u32 = 3;
+    if apic_ids.is_empty() {
+        return None;
+    }
+    let Some(mut trampoline) = Trampoline::find() else {
+        warn!("no memory below 1 MiB: one core");
+        return None;
+    };
+    for _ in 0..ATTEMPTS {
+        let team = match Team::assemble(&apic_ids) {
+            Ok(team) => team,
+            Err(error) => {
+                warn!("no stacks for {} cores: {error}: one core", apic_ids.len());
+                return None;
+            }
+        };
+        let missing = team.start(&mut trampoline);
+        if missing.is_empty() {
+            return Some(team.cores);
+        }
+        for apic_id in &missing {
+            warn!("core with apic id {apic_id} left out: it does not start");
+        }
+        team.reset();
+        apic_ids.retain(|apic_id| !missing.contains(apic_id));
+    }
+    warn!("cores fail at every attempt: one core");
+    None
+}
+
+/// Cores that are started together. It lives for ever, as a core may look at it at any time later.
+struct Team {
+    seats: &'static [Seat],
+    cores: &'static [Core],
+}
+
+/// The team that is being started, for its members to find.
+static TEAM: RwSpinLock<Option<&'static [Core]>> = RwSpinLock::new(None);
+
+/// Pages of a core's stack.
+const STACK_PAGES: u64 = 64;
+
+impl Team {
+    fn assemble(apic_ids: &[u32]) -> Result<Self, FrameError> {
+        let seat = |&apic_id: &u32| Ok(Seat::new(apic_id, stack::allocate(STACK_PAGES)?.top()));
+        let seats = apic_ids.iter().map(seat).collect::<Result<Vec<Seat>, FrameError>>()?;
+        let core =
+            |&apic_id: &u32| Core { apic_id, up: AtomicBool::new(false), desk: SpinMutex::new(Desk::Empty) };
+        let cores: Vec<Core> = apic_ids.iter().map(core).collect();
+        Ok(Self { seats: seats.leak(), cores: cores.leak() })
+    }
+
+    /// Starts all cores at once (SDM volume 3, 9.4.4.1), and returns the APIC ids of those that did not come up.
+    fn start(&self, trampoline: &mut Trampoline) -> Vec<u32> {
+        *TEAM.write() = Some(self.cores);
+        trampoline.prepare(self.seats, core_main);
+        self.reset();
+        self.send_start_up(trampoline);
+        if !self.await_all(SECOND_START_UP) {
+            // The first message can get lost where the reset takes long; a core that runs ignores the second.
+            self.send_start_up(trampoline);
+            self.await_all(PATIENCE);
+        }
+        self.missing().map(|core| core.apic_id).collect()
+    }
+
+    fn reset(&self) {
+        for core in self.cores {
+            apic::send(core.apic_id, Message::Init);
+        }
+        time::delay_us(RESET_TIME.as_micros() as u64);
+    }
+
+    fn send_start_up(&self, trampoline: &Trampoline) {
+        for core in self.missing() {
+            apic::send(core.apic_id, Message::StartUp { page: trampoline.number() });
+        }
+    }
+
+    /// Waits until all are up, or none has come up for a while.
+    fn await_all(&self, patience: Duration) -> bool {
+        loop {
+            let before = self.missing().count();
+            if before == 0 {
+                return true;
+            }
+            if !time::wait_until(patience, || self.missing().count() < before) {
+                return false;
+            }
+        }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = &Core> {
+        self.cores.iter().filter(|core| !core.up.load(Ordering::Acquire))
+    }
+}
+
+/// How long a core takes for its reset.
+const RESET_TIME: Duration = Duration::from_millis(10);
+/// When to send the second start-up message.
+const SECOND_START_UP: Duration = Duration::from_millis(5);
+/// How long to wait for another core to come up before those that are missing are given up. A busy host may not run
+/// a virtual processor for a while.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where every core but the first arrives in Rust: on its own stack, with the page tables of the image.
+extern "C" fn core_main(seat: usize) -> ! {
+    cpu::init_core(seat + 1).expect("stacks for handlers");
+    apic::init_core();
+    let team = TEAM.read().expect("the team is set before it is started");
+    let core = &team[seat];
+    core.up.store(true, Ordering::Release);
+    work(core)
+}
+
+/// Sleeps, does the next job, sleeps.
+fn work(core: &Core) -> ! {
+    loop {
+        sleep_unless(|| matches!(*core.desk.lock(), Desk::Waiting(_)));
+        if let Some(job) = core.take_job() {
+            job();
+            *core.desk.lock() = Desk::Empty;
+        }
+    }
+}
+
+fn others() -> &'static [Core] {
+    OTHERS.get().copied().unwrap_or_default()
+}
+
+fn other(core: usize) -> Option<&'static Core> {
+    others().get(core.checked_sub(1)?)
+}
