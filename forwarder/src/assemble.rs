@@ -8,7 +8,7 @@ use netdrv::device::{Queues, RxQueue, TxQueue};
 use netdrv::packet::MAX_BURST;
 use netdrv::pool::{CACHE_CAPACITY, Pool};
 
-use crate::config::{Config, Refusal, Workers};
+use crate::config::{Config, Refusal};
 use crate::control::{Control, PortTelemetry, Telemetry};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
@@ -25,23 +25,22 @@ pub struct Assembly<R, T> {
     pub workers: Vec<Worker<R, T>>,
 }
 
-/// Makes workers for up to `cores` cores (see [`Config::worker_count`]) over the queues of all ports, in the order of
-/// the ports. Every buffer comes from `pool`.
-///
-/// With `workers=all` there are no more workers than RX queues: another one would have nothing to do, and yet
-/// count as one that shares a TX queue. Refused where `tx=` can't be met with the queues that the devices gave.
+/// The most buffers that workers hold outside of the rings: each a full cache, a burst in its hands, and one that waits
+/// at every port.
+pub fn buffers_in_workers(workers: usize, ports: usize) -> usize {
+    workers * (CACHE_CAPACITY + MAX_BURST * (1 + ports))
+}
+
+/// Makes `workers` workers (see [`Config::worker_count`]) over the queues of all ports, in the order of the ports. Every
+/// buffer comes from `pool`. Refused where `tx=` can't be met with the queues that the devices gave.
 pub fn assemble<R: RxQueue, T: TxQueue>(
     ports: Vec<Queues<R, T>>,
     config: &Config,
-    cores: usize,
+    workers: usize,
     pool: &'static Pool,
     clock: Clock,
 ) -> Result<Assembly<R, T>, Refusal> {
     let rx_queues: usize = ports.iter().map(|queues| queues.rx.len()).sum();
-    let workers = match config.workers {
-        Workers::All => cores.min(rx_queues).max(1),
-        Workers::Count(_) => cores,
-    };
     let plans = plan_ports(&ports, config, workers)?;
     warn_of_limits(&plans, config);
     if workers > rx_queues {

@@ -1,12 +1,57 @@
-//! The image: puts the kernel, the drivers and the forwarder together.
+//! The image: joins the kernel, the drivers and the forwarder. The steps of a boot, in their order.
 #![no_std]
 #![no_main]
 
+extern crate alloc;
+
+mod operator;
+mod platform;
+mod ports;
+mod settings;
+
+use alloc::boxed::Box;
+
+use forwarder::{Assembly, Clock};
 use kernel::boot::Boot;
+use kernel::{acpi, pci, println, smp, time};
+use netdrv::pool::Pool;
+
+use operator::Operator;
+use platform::Platform;
+use ports::Ports;
 
 kernel::entry!(main);
 
 fn main(boot: &'static Boot) -> ! {
-    log::info!("command line: {}", boot.command_line);
-    kernel::power::stop(kernel::power::Code::Stopped)
+    let config = settings::read(boot);
+
+    acpi::init(boot);
+    time::init(boot.entry_tsc);
+    kernel::logger::set_clock(time::since_entry_us);
+    let cores = smp::start_all();
+    let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
+
+    pci::init(boot);
+    let mut ports = Ports::probe(workers, config.ring);
+    let buffers = ports.buffers() + forwarder::buffers_in_workers(workers, ports.count());
+    let pool =
+        Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
+
+    let queues = ports.take_queues(pool);
+    let clock = Clock { now: time::tsc, hz: time::tsc_hz() };
+    let Assembly { control, workers } = forwarder::assemble(queues, &config, workers, pool, clock)
+        .unwrap_or_else(|refusal| settings::refuse(&refusal));
+    ports.announce(&control);
+
+    let mut workers = workers.into_iter();
+    let own = workers.next().expect("there is a worker for the boot core");
+    for (core, worker) in (1..).zip(workers) {
+        let control = control.clone();
+        smp::launch(core, Box::new(move || worker.run(&control, || {}))).expect("a core that is up");
+    }
+    println!("sluice ready boot_us={} cores={cores} ports={}", time::since_entry_us(), ports.count());
+
+    let mut operator = Operator::default();
+    own.run(&control, || operator.attend(&control));
+    operator::wind_down(&control, ports, pool)
 }

@@ -1,0 +1,96 @@
+//! The ports: which PCI functions become which, and what the console says of each.
+
+use alloc::vec::Vec;
+
+use forwarder::Control;
+use forwarder::verdict::PortId;
+use kernel::{pci, println};
+use netdrv::device::{NetDevice, QueueWish, Queues};
+use netdrv::pool::Pool;
+use netdrv::port::{Device, Rx, Tx};
+use netdrv::virtio;
+
+use crate::platform::{OwnConfig, Platform};
+
+/// Network controller, Ethernet (PCI code and ID assignment specification, 1.3).
+const ETHERNET: (u8, u8) = (0x02, 0x00);
+const VIRTIO_VENDOR: u16 = 0x1af4;
+
+/// The network devices that work, in the order of their PCI addresses.
+pub(crate) struct Ports(Vec<Port>);
+
+struct Port {
+    address: pci::Address,
+    device: Device,
+}
+
+impl Ports {
+    /// Sets up every network device that a driver knows, with a queue pair for each worker where it has as many. One that
+    /// fails is reported and left out.
+    pub(crate) fn probe(workers: usize, ring: usize) -> Ports {
+        let wish = QueueWish { pairs: workers, ring };
+        let is_network = |function: &pci::Function| (function.class.base, function.class.sub) == ETHERNET;
+        let ports: Vec<Port> =
+            pci::functions().into_iter().filter(is_network).filter_map(|f| set_up(f, wish)).collect();
+        if ports.is_empty() {
+            log::error!("no network device that a driver knows: there is nothing to forward");
+        }
+        Ports(ports)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Buffers that all rings together hold.
+    pub(crate) fn buffers(&self) -> usize {
+        self.0.iter().map(|port| port.device.shape().buffers()).sum()
+    }
+
+    /// Starts every device; its queues are filled with buffers of `pool`.
+    pub(crate) fn take_queues(&mut self, pool: &'static Pool) -> Vec<Queues<Rx, Tx>> {
+        let take = |port: &mut Port| port.device.take_queues(pool).expect("queues are taken once");
+        self.0.iter_mut().map(take).collect()
+    }
+
+    /// Prints a line for each port.
+    pub(crate) fn announce(&self, control: &Control<Rx, Tx>) {
+        for (number, Port { address, device }) in (0..).zip(&self.0) {
+            let shape = device.shape();
+            println!(
+                "port {number} {} {address} mac={} link={} rx-queues={} tx-queues={} rx-ring={} tx-ring={} mtu={} tx={}",
+                device.driver(),
+                device.mac(),
+                device.link(),
+                shape.rx,
+                shape.tx,
+                shape.rx_ring,
+                shape.tx_ring,
+                device.mtu(),
+                control.tx_plan(PortId(number)),
+            );
+        }
+    }
+
+    /// Resets every device, so that no buffer is in use any more.
+    pub(crate) fn stop(&mut self) {
+        self.0.iter_mut().for_each(|port| port.device.stop());
+    }
+}
+
+/// The driver for a function, or a line that says why there is none.
+fn set_up(function: pci::Function, wish: QueueWish) -> Option<Port> {
+    let config = OwnConfig(function);
+    let device = match function.vendor {
+        VIRTIO_VENDOR => virtio::probe::<Platform, _>(config, config.place(), wish).map(Device::Virtio),
+        _ => {
+            log::warn!("{function}: no driver for this network card");
+            return None;
+        }
+    };
+    device
+        .map(|device| Port { address: function.address, device })
+        .inspect_err(|error| log::error!("{function}: {error}"))
+        .ok()
+}
