@@ -47,11 +47,8 @@ impl HandlerStacks {
 
     /// A stack with a guard page for each slot.
     pub(super) fn allocate() -> Result<Self, FrameError> {
-        let mut tops = [0; SLOTS];
-        for top in &mut tops {
-            *top = stack::allocate(STACK_PAGES)?.top();
-        }
-        Ok(Self(tops))
+        let stacks = stack::allocate_group::<SLOTS>(STACK_PAGES)?;
+        Ok(Self(stacks.map(|stack| stack.top())))
     }
 }
 

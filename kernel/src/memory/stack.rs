@@ -25,8 +25,21 @@ impl Stack {
 /// # Errors
 /// [`FrameError`] when there is not enough memory.
 pub fn allocate(pages: u64) -> Result<Stack, FrameError> {
-    let whole = super::allocate(pages.saturating_add(1), PAGE_SIZE)?;
-    let guard = PageRange { start: whole.start, end: whole.start + PAGE_SIZE };
-    paging::unmap(guard).map_err(|_| FrameError::OutOfMemory)?;
-    Ok(Stack { pages: PageRange { start: guard.end, end: whole.end } })
+    let [stack] = allocate_group(pages)?;
+    Ok(stack)
+}
+
+/// Makes `N` stacks at once, each like one of [`allocate`].
+pub(crate) fn allocate_group<const N: usize>(pages: u64) -> Result<[Stack; N], FrameError> {
+    let each = pages.checked_add(1).ok_or(FrameError::OutOfMemory)?;
+    let whole = super::allocate(each.checked_mul(N as u64).ok_or(FrameError::OutOfMemory)?, PAGE_SIZE)?;
+    let place = |index: usize| {
+        let start = whole.start + index as u64 * each * PAGE_SIZE;
+        PageRange { start, end: start + each * PAGE_SIZE }
+    };
+    let guard = |place: PageRange| PageRange { end: place.start + PAGE_SIZE, ..place };
+    paging::unmap((0..N).map(place).map(guard)).map_err(|_| FrameError::OutOfMemory)?;
+    Ok(core::array::from_fn(|index| Stack {
+        pages: PageRange { start: guard(place(index)).end, ..place(index) },
+    }))
 }

@@ -122,15 +122,15 @@ fn address_limit() -> u64 {
     1 << bits.clamp(36, 47)
 }
 
-/// Unmaps pages of RAM, to guard what is above them.
+/// Unmaps pages of RAM, each to guard what is above it.
 ///
 /// # Errors
 /// [`MapError::OutOfMemory`] when a large page must be split and there is no page for the table.
-pub(crate) fn unmap(range: PageRange) -> Result<(), MapError> {
-    with_tables(|tables| tables.set(range, None))?;
-    for page in (range.start..range.end).step_by(PAGE_SIZE as usize) {
+pub(crate) fn unmap(ranges: impl Iterator<Item = PageRange> + Clone) -> Result<(), MapError> {
+    with_tables(|tables| ranges.clone().try_for_each(|range| tables.set(range, None)))?;
+    ranges.flat_map(|range| (range.start..range.end).step_by(PAGE_SIZE as usize)).for_each(|page| {
         x86_64::instructions::tlb::flush(VirtAddr::new(page));
-    }
+    });
     Ok(())
 }
 
