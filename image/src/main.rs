@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 
 use forwarder::{Assembly, Clock};
 use kernel::boot::Boot;
-use kernel::{acpi, pci, println, smp, time};
+use kernel::{println, smp, time};
 use netdrv::pool::Pool;
 
 use operator::Operator;
@@ -25,13 +25,10 @@ kernel::entry!(main);
 fn main(boot: &'static Boot) -> ! {
     let config = settings::read(boot);
 
-    acpi::init(boot);
-    time::init(boot.entry_tsc);
-    kernel::logger::set_clock(time::since_entry_us);
+    kernel::machine::init(boot);
     let cores = smp::start_all();
     let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
 
-    pci::init(boot);
     let mut ports = Ports::probe(workers, config.ring);
     let buffers = ports.buffers() + forwarder::buffers_in_workers(workers, ports.count());
     let pool =
