@@ -219,6 +219,7 @@ fn explain<I>(error: &PcapError<I>) -> anyhow::Error {
 mod tests {
     use std::io::Write;
 
+    use proptest::prelude::*;
     use tempfile::NamedTempFile;
 
     use super::*;
@@ -345,6 +346,25 @@ mod tests {
         ] {
             let error = format!("{:#}", read(&file).unwrap_err());
             assert!(error.contains(reason), "{reason}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_file_is_read_or_refused(
+            is_new_format: bool, damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+            length: prop::sample::Index,
+        ) {
+            let frames: Vec<_> = (0..3).map(|index| frame(index, 0)).collect();
+            let mut file = if is_new_format { pcapng(ETHERNET, &frames) } else { pcap(ETHERNET, &whole(&frames)) };
+            for (at, byte) in damage {
+                let at = at.index(file.len());
+                file[at] = byte;
+            }
+            file.truncate(length.index(file.len() + 1));
+            if let Ok(capture) = read(&file) {
+                prop_assert!((1..=3).contains(&capture.total()));
+            }
         }
     }
 }

@@ -13,8 +13,9 @@ use crate::tally::{Counts, Tally};
 /// How many frames of one direction may be under way: fewer than the smallest ring that the image uses by default
 /// (256), so that no ring overflows, however long the host keeps a core from running.
 const WINDOW: u64 = 192;
-/// When frames that do not come out are given up. Only a stopped image or a lost frame makes anyone wait for it.
-const SILENCE: Duration = Duration::from_secs(5);
+/// When frames that do not come out are given up: generous, since the host may be busy. Only a stopped image or a lost
+/// frame makes anyone wait for it.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// After so many silences in a row the image does not forward any more, and sending more would only take time.
 const LAST_SILENCE: u32 = 2;
 /// How often progress is reported.
@@ -62,6 +63,7 @@ pub struct Exchange<'a> {
     endpoints: &'a [Endpoint],
     lanes: Vec<Lane<'a>>,
     lose: Option<u64>,
+    patience: Duration,
     arrivals: u64,
     strays: u64,
     probes: u64,
@@ -79,6 +81,7 @@ impl<'a> Exchange<'a> {
             endpoints,
             lanes: Vec::new(),
             lose: None,
+            patience: PATIENCE,
             arrivals: 0,
             strays: 0,
             probes: 0,
@@ -106,6 +109,13 @@ impl<'a> Exchange<'a> {
     #[must_use]
     pub fn lose(mut self, nth: Option<u64>) -> Self {
         self.lose = nth;
+        self
+    }
+
+    /// How long nothing may come out until what is under way is taken for lost.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -205,7 +215,7 @@ impl<'a> Exchange<'a> {
 
     /// Opens the windows again after a long silence.
     fn give_up_after_silence(&mut self) {
-        if self.silence_since.elapsed() >= SILENCE {
+        if self.silence_since.elapsed() >= self.patience {
             self.silence_since = Instant::now();
             self.silences += 1;
             for lane in &mut self.lanes {
@@ -246,6 +256,9 @@ mod tests {
     use super::*;
     use crate::PortSpec;
     use crate::flows::{Flows, Transform};
+
+    /// Enough where the peer is known to have sent everything before the wait begins, or never to send.
+    const BRIEF: Duration = Duration::from_millis(300);
 
     /// Two endpoints, and QEMU's ends of them.
     struct Rig {
@@ -317,7 +330,8 @@ mod tests {
         let rig = rig();
         let mut flows = Flows::new(0, 3, 500);
         let forwarder = forward(&rig.peers[0], &rig.peers[1], 500, |_| {});
-        let outcome = Exchange::new(&rig.endpoints).lane(&mut flows, 0, 1).lose(Some(5)).run(|_| {}).unwrap();
+        let exchange = Exchange::new(&rig.endpoints).lane(&mut flows, 0, 1).lose(Some(5));
+        let outcome = exchange.run(|_| {}).unwrap();
         forwarder.join().unwrap();
         assert_eq!(outcome.lanes, [Counts { sent: 500, received: 499, lost: 1, ..Counts::default() }]);
     }
@@ -326,7 +340,8 @@ mod tests {
     fn a_dead_image_ends_the_exchange_early() {
         let rig = rig();
         let mut flows = Flows::new(0, 3, 1_000_000);
-        let outcome = Exchange::new(&rig.endpoints).lane(&mut flows, 0, 1).run(|_| {}).unwrap();
+        let exchange = Exchange::new(&rig.endpoints).lane(&mut flows, 0, 1).patience(BRIEF);
+        let outcome = exchange.run(|_| {}).unwrap();
         let [counts] = outcome.lanes[..] else { panic!("one lane") };
         assert!(counts.sent < 1000 && counts.lost == counts.sent, "{counts:?}");
     }

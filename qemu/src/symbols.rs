@@ -65,3 +65,48 @@ fn shorten(file: &str) -> &str {
     let workspace = manifest.strip_suffix("qemu").unwrap_or(manifest);
     file.strip_prefix(workspace).unwrap_or(file)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[inline(never)]
+    fn a_function_to_be_found() -> u32 {
+        std::hint::black_box(7)
+    }
+
+    /// Where the running test has its first byte: its addresses are relative to that in its file.
+    fn load_base() -> u64 {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let executable = std::env::current_exe().unwrap();
+        let line = maps.lines().find(|line| line.ends_with(executable.to_str().unwrap())).unwrap();
+        u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
+    }
+
+    #[test]
+    fn addresses_of_code_get_names_and_all_else_stays() {
+        assert_eq!(a_function_to_be_found(), 7);
+        let symbols = Symbols::load(&std::env::current_exe().unwrap()).unwrap();
+        let address = a_function_to_be_found as fn() -> u32 as usize as u64 - load_base();
+        let annotated = symbols.annotate(&format!("cr2=0x0 at {address:#018x}, then 0xffffffffffffffff"));
+        let (before, after) = annotated.split_once(" <").expect("a name in brackets");
+        assert_eq!(before, format!("cr2=0x0 at {address:#018x}"));
+        assert!(after.contains("a_function_to_be_found (qemu/src/symbols.rs:"), "{annotated}");
+        assert!(after.ends_with(">, then 0xffffffffffffffff"), "{annotated}");
+    }
+
+    #[test]
+    fn a_line_without_addresses_is_left_alone() {
+        let symbols = Symbols::load(&std::env::current_exe().unwrap()).unwrap();
+        for line in ["", "0x", "port 0 mac=52:54", "0xzz 0x12", "über 0x1 €"] {
+            assert_eq!(symbols.annotate(line), line);
+        }
+    }
+
+    #[test]
+    fn a_file_without_symbols_is_an_error() {
+        assert!(Symbols::load(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
+    }
+}
