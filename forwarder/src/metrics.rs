@@ -24,9 +24,10 @@
 //! Verdicts are counted by receiving port as well. A program sees every packet but those refused before it:
 //! **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated and unknown_descriptor**. A verdict `drop` or
 //! `aborted` is the drop reason `verdict` or `aborted`. A `tx` or `redirect` can end as a drop (`no_such_port`,
-//! `tx_unavailable`, `tx_ring_full`).
+//! `tx_unavailable`, `tx_ring_full`, `tx_refused`).
 //!
-//! Bytes are those of whole frames without CRC; the bytes of a refused frame are not known and count as 0.
+//! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side
+//! (its length is not known), and bytes but no packets on the transmitting side (the ring had to take it to see that).
 //!
 //! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter.
 

@@ -8,7 +8,7 @@ use netdrv::packet::{Burst, MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
 
 use crate::stats::{Counter, Counts, Ledger};
-use crate::txmap::TxPath;
+use crate::txmap::{Progress, TxPath};
 use crate::verdict::{DropReason, PortId};
 
 /// An RX queue of one worker.
@@ -168,30 +168,36 @@ impl<T: TxQueue> Output<T> {
         }
     }
 
+    /// Returns how many packets went.
     #[inline(always)]
     fn send(&mut self, port: PortId, cache: &mut PoolCache, ledger: &mut Ledger) -> usize {
         let bytes = total_len(&self.packets);
         let progress = self.path.send(&mut self.packets, cache);
         let counts = ledger.port(port);
-        counts[Counter::TxPackets] += progress.sent as u64;
+        counts[Counter::TxPackets] += progress.sent() as u64;
         counts[Counter::TxBytes] += bytes - total_len(&self.packets);
         counts[Counter::TxCompleted] += progress.completed as u64;
-        self.settle(progress.sent, ledger);
-        progress.sent
+        self.settle(progress, ledger);
+        progress.taken
     }
 
-    /// Credits the ports that the first `sent` packets came from.
+    /// Credits the ports that the packets came from. Which of them the device refused is not known; with packets of more
+    /// than one port, those of the first are taken for it.
     #[inline(always)]
-    fn settle(&mut self, mut sent: usize, ledger: &mut Ledger) {
-        while sent > 0
+    fn settle(&mut self, progress: Progress, ledger: &mut Ledger) {
+        let Progress { mut taken, mut refused, .. } = progress;
+        while taken > 0
             && let Some(origin) = self.origins.first_mut()
         {
-            let part = origin.packets.min(sent);
+            let gone = origin.packets.min(taken);
+            let refused_here = gone.min(refused);
             let counts = ledger.port(origin.port);
-            counts[Counter::Waiting] -= part as u64;
-            counts[Counter::Forwarded] += part as u64;
-            sent -= part;
-            origin.packets -= part;
+            counts[Counter::Waiting] -= gone as u64;
+            counts[Counter::Forwarded] += (gone - refused_here) as u64;
+            counts[Counter::Drop(DropReason::TxRefused)] += refused_here as u64;
+            taken -= gone;
+            refused -= refused_here;
+            origin.packets -= gone;
             if origin.packets == 0 {
                 self.origins.remove(0);
             }

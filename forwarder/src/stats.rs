@@ -28,7 +28,7 @@ pub enum Counter {
     Waiting,
     /// Packets that the port's TX rings took.
     TxPackets,
-    /// Bytes of the packets that the port's TX rings took.
+    /// Bytes of the packets that the port's TX rings took, with those that the device then refused.
     TxBytes,
     /// Packets that left the port's TX rings because the device was done with them.
     TxCompleted,

@@ -92,6 +92,9 @@ pub(crate) struct FakeTx(Arc<Mutex<TxState>>);
 
 pub(crate) struct TxState {
     ring: usize,
+    /// Frames longer than this are refused.
+    pub(crate) max_frame: usize,
+    refused: u64,
     /// Enqueued, and the device was not told.
     quiet: VecDeque<Packet>,
     /// The device may send them.
@@ -108,6 +111,8 @@ impl FakeTx {
     pub(crate) fn new(ring: usize) -> FakeTx {
         FakeTx(Arc::new(Mutex::new(TxState {
             ring,
+            max_frame: usize::MAX,
+            refused: 0,
             quiet: VecDeque::new(),
             flushed: VecDeque::new(),
             done: VecDeque::new(),
@@ -160,7 +165,13 @@ impl TxQueue for FakeTx {
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
         let mut state = self.state();
         let count = burst.len().min(state.ring - state.held());
-        state.quiet.extend(burst.drain(..count));
+        for packet in burst.drain(..count) {
+            if packet.len() > state.max_frame {
+                state.refused += 1;
+            } else {
+                state.quiet.push_back(packet);
+            }
+        }
         count
     }
 
@@ -173,6 +184,10 @@ impl TxQueue for FakeTx {
 
     fn waiting(&self) -> usize {
         self.state().held()
+    }
+
+    fn refused(&self) -> u64 {
+        self.state().refused
     }
 }
 

@@ -132,10 +132,19 @@ impl fmt::Display for Plan {
 /// What came of sending.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Packets that the ring took.
-    pub sent: usize,
+    /// Packets that left the burst.
+    pub taken: usize,
+    /// Those of them that did not enter the ring, since the device can't send them.
+    pub refused: usize,
     /// Packets of earlier sends that the device was done with.
     pub completed: usize,
+}
+
+impl Progress {
+    /// Packets that entered the ring.
+    pub fn sent(&self) -> usize {
+        self.taken - self.refused
+    }
 }
 
 /// A worker's way out of a port.
@@ -185,17 +194,19 @@ impl<T: TxQueue> TxPath<T> {
 #[inline(always)]
 fn transmit<T: TxQueue>(queue: &mut T, burst: &mut Burst, cache: &mut PoolCache) -> Progress {
     let mut progress = Progress::default();
+    let refused = queue.refused();
     if queue.waiting() >= MAX_BURST {
         progress.completed = queue.reclaim(cache);
     }
-    progress.sent = queue.enqueue(burst);
+    progress.taken = queue.enqueue(burst);
     if !burst.is_empty() {
         progress.completed += queue.reclaim(cache);
-        progress.sent += queue.enqueue(burst);
+        progress.taken += queue.enqueue(burst);
     }
-    if progress.sent > 0 {
+    if progress.taken > 0 {
         queue.flush();
     }
+    progress.refused = (queue.refused() - refused) as usize;
     progress
 }
 

@@ -96,6 +96,8 @@ pub enum DropReason {
     TxUnavailable,
     /// The output's TX ring is full, and a burst waits for it already.
     TxRingFull,
+    /// The output's device can't send such a frame: it is longer than its MTU allows.
+    TxRefused,
     /// Refused at the RX ring: longer than a buffer.
     Oversize,
     /// Refused at the RX ring: shorter than the device's own header.
@@ -106,13 +108,14 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [DropReason; 9] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Verdict,
         DropReason::Aborted,
         DropReason::Runt,
         DropReason::NoSuchPort,
         DropReason::TxUnavailable,
         DropReason::TxRingFull,
+        DropReason::TxRefused,
         DropReason::Oversize,
         DropReason::Truncated,
         DropReason::UnknownDescriptor,
@@ -127,6 +130,7 @@ impl DropReason {
             DropReason::NoSuchPort => "no_such_port",
             DropReason::TxUnavailable => "tx_unavailable",
             DropReason::TxRingFull => "tx_ring_full",
+            DropReason::TxRefused => "tx_refused",
             DropReason::Oversize => "oversize",
             DropReason::Truncated => "truncated",
             DropReason::UnknownDescriptor => "unknown_descriptor",

@@ -1,6 +1,7 @@
 //! The worker: the loop that owns one core, and the match that turns verdicts into queues.
 
 use alloc::vec::Vec;
+use core::hint::spin_loop;
 
 use netdrv::device::{RxQueue, TxQueue};
 use netdrv::packet::Burst;
@@ -41,6 +42,9 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let mut every = Every::millis(5, self.clock);
         while !control.is_stopping() {
             let kind = self.round();
+            if kind == RoundKind::Idle {
+                spin_loop();
+            }
             let now = meter.account(kind, self.ledger.stats());
             if every.is_due(now) {
                 chores();
@@ -88,7 +92,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let context = Context { port: input.port, ports: outputs.count() as u16 };
         program.decide(context, &mut burst, &mut verdicts);
 
-        for (packet, verdict) in burst.drain(..).zip(verdicts) {
+        for (packet, &verdict) in burst.drain(..).zip(&verdicts) {
             counts[Counter::Verdict(verdict.kind())] += 1;
             let dropped = match verdict {
                 Verdict::Tx => outputs.push(input.port, packet),
