@@ -16,6 +16,7 @@ mod meter;
 pub mod metrics;
 mod ports;
 pub mod programs;
+pub mod stack;
 pub mod stats;
 #[cfg(test)]
 mod testing;

@@ -105,8 +105,7 @@ pub fn parse(value: &str) -> Result<StackSetting, StackError> {
     for (index, text) in value.split(',').enumerate() {
         let refuse = |fault| StackError { item: index + 1, fault };
         let entry = parse_item(text).map_err(refuse)?;
-        let mut same_port = setting.addresses(entry.port);
-        if same_port.any(|cidr| cidr.address() == entry.address.address()) {
+        if setting.addresses(entry.port).any(|cidr| cidr.address() == entry.address.address()) {
             return Err(refuse(Fault::Twice));
         }
         if setting.addresses(entry.port).count() == MAX_ADDRESSES {
@@ -143,7 +142,7 @@ fn number(text: &str) -> Option<u16> {
 }
 
 /// Whether an interface can have this address.
-fn is_host(cidr: &IpCidr) -> bool {
+pub(super) fn is_host(cidr: &IpCidr) -> bool {
     match cidr {
         IpCidr::Ipv4(cidr) => {
             let address = cidr.address();
@@ -169,6 +168,7 @@ fn is_host(cidr: &IpCidr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
     use alloc::string::{String, ToString};
     use alloc::vec;
 
@@ -193,7 +193,10 @@ mod tests {
             ]
         );
         let of_port_1: Vec<IpCidr> = setting.addresses(PortId(1)).collect();
-        assert_eq!(of_port_1, vec![entry(1, "2001:db8::1", 64).address, entry(1, "198.51.100.7", 31).address]);
+        assert_eq!(
+            of_port_1,
+            vec![entry(1, "2001:db8::1", 64).address, entry(1, "198.51.100.7", 31).address]
+        );
         assert_eq!(setting.addresses(PortId(2)).count(), 0);
     }
 

@@ -17,18 +17,21 @@ pub enum StackDrop {
     TooLong,
     /// For the datagram echo service, which has its hands full.
     EchoBusy,
+    /// An echo datagram whose answer would go to an echo service, and so back and forth for ever, or to no port.
+    EchoLoop,
     /// There was no fresh buffer for an answer.
     NoBuffer,
 }
 
 impl StackDrop {
     /// Every reason, in the order of the counters.
-    pub const ALL: [StackDrop; 6] = [
+    pub const ALL: [StackDrop; 7] = [
         StackDrop::NotLocal,
         StackDrop::Malformed,
         StackDrop::OffLink,
         StackDrop::TooLong,
         StackDrop::EchoBusy,
+        StackDrop::EchoLoop,
         StackDrop::NoBuffer,
     ];
 
@@ -40,6 +43,7 @@ impl StackDrop {
             StackDrop::OffLink => "off_link",
             StackDrop::TooLong => "too_long",
             StackDrop::EchoBusy => "echo_busy",
+            StackDrop::EchoLoop => "echo_loop",
             StackDrop::NoBuffer => "no_buffer",
         }
     }
@@ -92,7 +96,7 @@ pub struct StackCounters {
     pub frames_out: u64,
     /// Frames that were not made because they would not have fitted a buffer: a fault, not an event.
     pub oversize: u64,
-    /// Echo datagrams given up because the asker's station did not say where it is.
+    /// Echo datagrams given up because their sender's station did not say where it is, with those queued behind them.
     pub unresolved: u64,
     /// Addresses given up because another station had them.
     pub conflicts: u64,

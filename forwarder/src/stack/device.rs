@@ -37,7 +37,17 @@ pub(super) enum Received {
     Done(Packet),
 }
 
-impl StackDevice<'_> {
+impl<'a> StackDevice<'a> {
+    /// A device with nothing to receive.
+    pub(super) fn new(
+        frame_limit: usize,
+        lane: &'a mut Lane,
+        cache: &'a mut PoolCache,
+        counters: &'a mut StackCounters,
+    ) -> StackDevice<'a> {
+        StackDevice { frame_limit, received: Received::Nothing, spare: None, lane, cache, counters }
+    }
+
     /// Whether one more frame can be sent: the lane has room, and there is a buffer.
     fn can_send(&mut self) -> bool {
         if self.lane.len() >= LANE_CAPACITY {
@@ -49,11 +59,9 @@ impl StackDevice<'_> {
         self.spare.is_some()
     }
 
-    /// Makes one frame of `len` bytes, if it can be sent now.
-    pub(super) fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
-        if let Some(token) = self.transmit(Instant::ZERO) {
-            token.consume(len, write);
-        }
+    /// Makes a frame of `len` bytes. Says whether there was room for it.
+    pub(super) fn send(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> bool {
+        self.transmit(Instant::ZERO).map(|token| token.consume(len, write)).is_some()
     }
 }
 
@@ -128,21 +136,26 @@ pub(super) struct Transmit<'t> {
 
 impl TxToken for Transmit<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, write: F) -> R {
-        match self.spare.take() {
-            Some(mut packet) if packet.set_len(len) => {
-                // What the writer leaves out must not show what the buffer held before.
-                packet.bytes_mut().fill(0);
+        match self.spare.take().and_then(|packet| resized(packet, len)) {
+            Some(mut packet) => {
                 let result = write(packet.bytes_mut());
                 self.lane.push_back(packet);
                 self.counters.frames_made += 1;
                 result
             }
-            unused => {
+            None => {
                 // smoltcp keeps to `frame_limit`, which every buffer holds; were that ever broken, it would show here.
-                *self.spare = unused;
                 self.counters.oversize += 1;
                 write(&mut vec![0; len])
             }
         }
     }
+}
+
+/// The packet with `len` zeroes: what its writer leaves out must not show what the buffer held before.
+fn resized(mut packet: Packet, len: usize) -> Option<Packet> {
+    packet.set_len(len).then(|| {
+        packet.bytes_mut().fill(0);
+        packet
+    })
 }

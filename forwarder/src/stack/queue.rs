@@ -34,15 +34,17 @@ impl InQueue {
     }
 
     /// Appends a copy of `frame` in a fresh buffer, for frames that are the program's too. Where the queue is full or
-    /// there is no buffer the overflow counts one more.
+    /// there is no buffer that holds it, the overflow counts one more.
     pub fn offer_copy(&mut self, frame: &[u8], cache: &mut PoolCache) {
-        match cache.take() {
-            Some(mut copy) if copy.copy_from(frame) => self.offer(copy, cache),
-            Some(unused) => {
-                self.overflow += 1;
-                cache.put(unused);
-            }
-            None => self.overflow += 1,
+        let Some(mut copy) = cache.take() else {
+            self.overflow += 1;
+            return;
+        };
+        if copy.copy_from(frame) {
+            self.offer(copy, cache);
+        } else {
+            self.overflow += 1;
+            cache.put(copy);
         }
     }
 

@@ -1,0 +1,422 @@
+//! The local stack of a port: smoltcp over the port's packets, with a budget.
+//!
+//! A [`Stack`] answers ARP, neighbour discovery, pings (put together from IPv4 fragments, and fragmented again, up to
+//! [`MAX_DATAGRAM`] bytes; IPv6 fragments are beyond smoltcp), and serves [echo](echo::PORT) on TCP and UDP. It is
+//! owned by one worker, which calls [`Stack::poll`] between bursts:
+//!
+//! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
+//!   the worker a bounded time. What does not fit waits in the stack or in the queue before it, which is bounded too.
+//! - Answers to frames and what sockets have to send wait in two lanes, which are handed out in turn. Neither a flood
+//!   of pings nor a full load of connections keeps the other from its half; and a new round over the sockets begins only
+//!   where every one of them has room to send, so none of them starves behind the others.
+//!
+//! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer.
+//!
+//! There is no gateway: the stack speaks with stations of its own networks only.
+
+mod config;
+mod conflict;
+mod counters;
+mod device;
+mod echo;
+mod filter;
+mod inspect;
+mod queue;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use arrayvec::ArrayVec;
+use netdrv::device::Mac;
+use netdrv::packet::{Burst, FRAME_CAPACITY, Packet};
+use netdrv::pool::{Pool, PoolCache};
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::wire::{ETHERNET_HEADER_LEN, EthernetAddress, IPV6_MIN_MTU, IpAddress, Ipv6Address, Ipv6Cidr};
+
+pub use smoltcp::time::{Duration, Instant};
+pub use smoltcp::wire::IpCidr;
+
+pub use config::{ALLOWED, Fault, MAX_ADDRESSES, PortAddress, StackError, StackSetting, parse};
+pub use counters::{Drops, StackCounters, StackDrop};
+pub use echo::{CONNECTIONS, PORT as ECHO_PORT};
+pub use filter::{Destination, LocalFilter};
+pub use inspect::MAX_DATAGRAM;
+pub use queue::InQueue;
+
+use conflict::Tentative;
+use device::{LANE_CAPACITY, Lane, Received, StackDevice};
+use echo::EchoService;
+use inspect::{Content, Inspected, inspect};
+
+/// Answers that wait before no more frames are taken.
+const ANSWERS: usize = 64;
+const _: () = assert!(ANSWERS < LANE_CAPACITY && echo::SOCKETS < LANE_CAPACITY);
+
+/// The smallest MTU that a host must be able to use (RFC 791, 3.2).
+const IPV4_MIN_MTU: u16 = 576;
+
+/// What a stack is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct StackConfig<'a> {
+    /// The port's station address.
+    pub mac: Mac,
+    /// The port's MTU in bytes: the longest IP packet. What is more than a buffer holds is not used.
+    pub mtu: u16,
+    /// The port's addresses, one to [`MAX_ADDRESSES`]. With the first IPv6 address that is not link-local comes a
+    /// link-local one made of the MAC, unless there is one already.
+    pub addresses: &'a [IpCidr],
+    /// Different at every start, so that sequence numbers and ports are not those of the last one.
+    pub seed: u64,
+}
+
+/// Why a stack could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetupError {
+    /// The MAC is a group's.
+    Mac(Mac),
+    /// There is no address, or there are more than [`MAX_ADDRESSES`].
+    Count(usize),
+    /// No interface can have this address.
+    NotAHost(IpCidr),
+    /// The MTU is below what the family of an address needs.
+    Mtu {
+        /// What the port has, in bytes.
+        given: u16,
+        /// What is needed.
+        needed: u16,
+    },
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Mac(mac) => write!(f, "{mac} is no station's address"),
+            SetupError::Count(count) => write!(f, "{count} addresses, where 1 to {MAX_ADDRESSES} can be"),
+            SetupError::NotAHost(address) => write!(f, "no host can have the address {address}"),
+            SetupError::Mtu { given, needed } => {
+                write!(f, "an MTU of {given} bytes, where {needed} are needed")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+/// What one call of [`Stack::poll`] may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// The most frames taken.
+    pub rx: usize,
+    /// The most frames handed out.
+    pub tx: usize,
+}
+
+impl Default for Budget {
+    /// A burst in each direction.
+    fn default() -> Budget {
+        Budget { rx: 32, tx: 32 }
+    }
+}
+
+/// The stack of one port.
+pub struct Stack {
+    mac: Mac,
+    frame_limit: usize,
+    filter: LocalFilter,
+    tentative: Tentative,
+    interface: Box<Interface>,
+    sockets: SocketSet<'static>,
+    echo: EchoService,
+    /// Answers to frames.
+    answers: Lane,
+    /// What sockets have to send.
+    segments: Lane,
+    /// Whether the interface is in the middle of a fragmented datagram: the next one would overwrite the rest.
+    mid_datagram: bool,
+    poll_at: Option<Instant>,
+    counters: StackCounters,
+}
+
+impl Stack {
+    /// The most buffers that a stack holds between two calls of [`poll`](Self::poll): what a pool must have for it.
+    pub const MAX_BUFFERS: usize = 2 * LANE_CAPACITY;
+
+    /// Makes a stack; it speaks when it is first polled. Allocates all that it will ever use, except what fragments
+    /// are put together in. `pool` is the one that its frames are made of.
+    pub fn new(config: &StackConfig<'_>, pool: &'static Pool, now: Instant) -> Result<Stack, SetupError> {
+        let addresses = interface_addresses(config)?;
+        let frame_limit = FRAME_CAPACITY.min(ETHERNET_HEADER_LEN + usize::from(config.mtu));
+        let mut counters = StackCounters::default();
+        let mut answers = Lane::with_capacity(LANE_CAPACITY);
+        let mut interface = {
+            let mut settings = Config::new(EthernetAddress(config.mac.0).into());
+            settings.random_seed = config.seed;
+            let mut cache = pool.cache();
+            let mut device = StackDevice::new(frame_limit, &mut answers, &mut cache, &mut counters);
+            Box::new(Interface::new(settings, &mut device, now))
+        };
+        interface.update_ip_addrs(|list| list.extend(addresses.iter().copied()));
+        let mut sockets = SocketSet::new(Vec::with_capacity(echo::SOCKETS));
+        Ok(Stack {
+            mac: config.mac,
+            frame_limit,
+            filter: LocalFilter::new(config.mac, addresses.iter().map(IpCidr::address)),
+            tentative: Tentative::new(&addresses),
+            interface,
+            echo: EchoService::new(&mut sockets),
+            sockets,
+            answers,
+            segments: Lane::with_capacity(LANE_CAPACITY),
+            mid_datagram: false,
+            poll_at: Some(now),
+            counters,
+        })
+    }
+
+    /// Which frames are this stack's. Workers keep copies; one that is older than a [conflict](StackCounters::conflicts)
+    /// costs them a few frames that the stack then drops.
+    pub fn filter(&self) -> &LocalFilter {
+        &self.filter
+    }
+
+    /// What the stack has counted so far.
+    pub fn counters(&self) -> &StackCounters {
+        &self.counters
+    }
+
+    /// Frames that the stack has made and not handed out yet.
+    pub fn waiting(&self) -> usize {
+        self.answers.len() + self.segments.len()
+    }
+
+    /// When to call [`poll`](Self::poll) again, if no frame comes in before; `None` is never. A time that has passed
+    /// means at once. Frames that `poll` left in its queue are for the caller to see.
+    pub fn poll_at(&self) -> Option<Instant> {
+        self.poll_at
+    }
+
+    /// Takes frames from `inbound`, lets sockets and timers do what is due at `now`, and appends frames to send to
+    /// `out`, within `budget` and `out`'s room. With nothing to do it returns at once.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        inbound: &mut dyn Iterator<Item = Packet>,
+        cache: &mut PoolCache,
+        out: &mut Burst,
+        budget: Budget,
+    ) {
+        let due = self.poll_at.is_some_and(|poll_at| poll_at <= now);
+        if due {
+            self.resume(now, cache);
+        }
+        let taken = self.take_frames(now, inbound, cache, budget.rx);
+        if !due && taken == 0 {
+            return;
+        }
+        self.serve_sockets(now, cache, budget.tx);
+        self.hand_out(out, budget.tx);
+        self.poll_at = self.next_poll(now);
+    }
+
+    /// Does what an earlier call had no room for, and asks for addresses of ours that may be another's.
+    fn resume(&mut self, now: Instant, cache: &mut PoolCache) {
+        let mut device = StackDevice::new(self.frame_limit, &mut self.answers, cache, &mut self.counters);
+        self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
+        self.tentative.poll(now, self.mac, &mut device);
+    }
+
+    /// Takes at most `limit` frames. Returns how many.
+    fn take_frames(
+        &mut self,
+        now: Instant,
+        inbound: &mut dyn Iterator<Item = Packet>,
+        cache: &mut PoolCache,
+        limit: usize,
+    ) -> usize {
+        let mut taken = 0;
+        while taken < limit && self.answers.len() < ANSWERS && !self.mid_datagram {
+            let Some(packet) = inbound.next() else { break };
+            taken += 1;
+            self.counters.frames_in += 1;
+            match self.admit(packet.bytes(), cache) {
+                Ok((inspected, spare)) => {
+                    self.counters.handled += 1;
+                    self.handle(now, inspected, packet, spare, cache);
+                }
+                Err(reason) => {
+                    self.counters.drops[reason] += 1;
+                    cache.put(packet);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Decides whether a frame is to be handled, and finds a buffer for the answer that it may need.
+    fn admit(&mut self, frame: &[u8], cache: &mut PoolCache) -> Result<(Inspected, Packet), StackDrop> {
+        if !self.filter.is_local(frame) {
+            return Err(StackDrop::NotLocal);
+        }
+        let inspected = inspect(frame)?;
+        let on_link = self.interface.ip_addrs().iter().any(|cidr| cidr.contains_addr(&inspected.source));
+        if !on_link && !matches!(inspected.content, Content::Probe(_)) {
+            return Err(StackDrop::OffLink);
+        }
+        // The frame's own buffer goes home when it is dropped, so the next one may find what this one did not.
+        let spare = cache.take().ok_or(StackDrop::NoBuffer)?;
+        match self.echo.datagrams.admit(inspected.content) {
+            Ok(()) => Ok((inspected, spare)),
+            Err(reason) => {
+                cache.put(spare);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Handles an admitted frame; `spare` is for its answer.
+    fn handle(
+        &mut self,
+        now: Instant,
+        inspected: Inspected,
+        packet: Packet,
+        spare: Packet,
+        cache: &mut PoolCache,
+    ) {
+        let mut device = StackDevice::new(self.frame_limit, &mut self.answers, cache, &mut self.counters);
+        device.received = Received::Waiting(packet);
+        device.spare = Some(spare);
+        match inspected.content {
+            // What we asked or said ourselves came back: there is a loop, or another port on the same link.
+            Content::Probe(_) | Content::Advertisement(_) if inspected.station.0 == self.mac.0 => {}
+            Content::Probe(address) | Content::Advertisement(address) if self.tentative.contains(address) => {
+                drop(device);
+                self.give_up(address);
+            }
+            Content::Probe(address) => {
+                if self.interface.has_ip_addr(address) {
+                    conflict::defend(self.mac, address, inspected.station, &mut device);
+                }
+            }
+            _ => {
+                self.interface.poll_ingress_single(now, &mut device, &mut self.sockets);
+                self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
+                drop(device);
+                self.serve_datagrams(now);
+            }
+        }
+    }
+
+    /// Leaves an address to the station that had it first.
+    fn give_up(&mut self, address: IpAddress) {
+        log::warn!("{}: another station has {address}; it is not used here", self.mac);
+        self.counters.conflicts += 1;
+        self.tentative.remove(address);
+        self.interface.update_ip_addrs(|list| list.retain(|cidr| cidr.address() != address));
+        self.filter = LocalFilter::new(self.mac, self.interface.ip_addrs().iter().map(IpCidr::address));
+    }
+
+    /// Lets every socket send in turn, a frame a round, until `limit` frames wait or no socket has anything to send.
+    fn serve_sockets(&mut self, now: Instant, cache: &mut PoolCache, limit: usize) {
+        while !self.mid_datagram && self.segments.len() < limit && self.has_room_for_a_round() {
+            self.echo.streams.serve(&mut self.sockets);
+            self.serve_datagrams(now);
+            let mut device =
+                StackDevice::new(self.frame_limit, &mut self.segments, cache, &mut self.counters);
+            let result = self.interface.poll_egress(now, &mut device, &mut self.sockets);
+            self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
+            if result == PollResult::None {
+                break;
+            }
+        }
+    }
+
+    /// Whether every socket could send a frame.
+    fn has_room_for_a_round(&self) -> bool {
+        self.segments.len() + echo::SOCKETS <= LANE_CAPACITY
+    }
+
+    fn serve_datagrams(&mut self, now: Instant) {
+        self.counters.unresolved += self.echo.datagrams.serve(now, &mut self.sockets);
+    }
+
+    /// Moves at most `limit` frames to `out`, from the two lanes in turn; where one is empty the other has its share.
+    fn hand_out(&mut self, out: &mut Burst, limit: usize) {
+        let (mut first, mut second) = (&mut self.answers, &mut self.segments);
+        for _ in 0..limit.min(out.remaining_capacity()) {
+            let Some(packet) = first.pop_front().or_else(|| second.pop_front()) else { break };
+            out.push(packet);
+            self.counters.frames_out += 1;
+            core::mem::swap(&mut first, &mut second);
+        }
+    }
+
+    fn next_poll(&mut self, now: Instant) -> Option<Instant> {
+        if self.mid_datagram || self.waiting() > 0 {
+            return Some(now);
+        }
+        let timers = [
+            self.interface.poll_at(now, &self.sockets),
+            self.echo.datagrams.poll_at(),
+            self.tentative.poll_at(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("mac", &self.mac)
+            .field("addresses", &self.interface.ip_addrs())
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks the addresses of `config`, and adds the link-local one that IPv6 needs (RFC 4291, 2.8).
+fn interface_addresses(
+    config: &StackConfig<'_>,
+) -> Result<ArrayVec<IpCidr, { filter::MAX_ADDRESSES }>, SetupError> {
+    let station = EthernetAddress(config.mac.0);
+    if !station.is_unicast() {
+        return Err(SetupError::Mac(config.mac));
+    }
+    if !(1..=MAX_ADDRESSES).contains(&config.addresses.len()) {
+        return Err(SetupError::Count(config.addresses.len()));
+    }
+    if let Some(&address) = config.addresses.iter().find(|address| !config::is_host(address)) {
+        return Err(SetupError::NotAHost(address));
+    }
+    let mut addresses: ArrayVec<IpCidr, { filter::MAX_ADDRESSES }> =
+        config.addresses.iter().copied().collect();
+    let ipv6 = |cidr: &IpCidr| match cidr.address() {
+        IpAddress::Ipv6(address) => Some(address),
+        IpAddress::Ipv4(_) => None,
+    };
+    let has_ipv6 = addresses.iter().any(|cidr| ipv6(cidr).is_some());
+    if has_ipv6 && !addresses.iter().filter_map(ipv6).any(|address| address.is_unicast_link_local()) {
+        let prefix = Ipv6Cidr::new(Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 64);
+        addresses.extend(Ipv6Cidr::from_link_prefix(&prefix, station.into()).map(IpCidr::Ipv6));
+    }
+    let needed = if has_ipv6 { IPV6_MIN_MTU as u16 } else { IPV4_MIN_MTU };
+    if config.mtu < needed {
+        return Err(SetupError::Mtu { given: config.mtu, needed });
+    }
+    Ok(addresses)
+}
+
+/// Sends what is left of the datagram that `interface` is in the middle of. Says whether nothing is, so that it may begin
+/// the next one; there is no room for the rest otherwise.
+fn send_fragments(interface: &mut Interface, now: Instant, device: &mut StackDevice<'_>) -> bool {
+    // Without sockets the interface has nothing to send but fragments, and nothing else to be polled for.
+    let mut no_sockets = SocketSet::new(Vec::new());
+    while interface.poll_at(now, &no_sockets).is_some() {
+        let before = device.counters.frames_made;
+        interface.poll_egress(now, device, &mut no_sockets);
+        if device.counters.frames_made == before {
+            break;
+        }
+    }
+    interface.poll_at(now, &no_sockets).is_none()
+}
