@@ -169,3 +169,6 @@ fn family(out: &mut impl Write, name: &str, kind: Kind, help: &str) -> fmt::Resu
     };
     writeln!(out, "# TYPE {name} {kind}\n# HELP {name} {help}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,3 +256,6 @@ pub fn assign_rx(workers: usize, queues: &[usize]) -> impl Iterator<Item = (usiz
     let ports = queues.iter().enumerate().flat_map(|(port, &count)| core::iter::repeat_n(port, count));
     ports.zip((0..workers).cycle())
 }
+
+#[cfg(test)]
+mod tests;

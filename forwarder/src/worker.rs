@@ -55,7 +55,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     }
 
     /// One pass over all queues. The whole walk of a packet through this core is in [`process`](Self::process).
-    fn round(&mut self) -> RoundKind {
+    pub(crate) fn round(&mut self) -> RoundKind {
         let mut moved = self.outputs.retry(&mut self.cache, &mut self.ledger);
         for input in 0..self.inputs.len() {
             moved |= self.process(input);

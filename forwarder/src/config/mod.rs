@@ -235,3 +235,6 @@ impl Setting {
         self.refuse(wrong, key.allowed().to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;
