@@ -67,20 +67,28 @@ pub(crate) fn init_boot_core() {
 
 /// Gives the boot core stacks for its handlers that have guard pages.
 pub(crate) fn guard_boot_stacks() -> Result<(), FrameError> {
-    init_core(0)
+    prepare_core(0).map(init_core)
+}
+
+/// The block of a core that has not started. Another core makes it, so that cores which start at the same time do
+/// not queue for memory.
+pub(crate) struct PreparedCore(&'static mut CoreBlock);
+
+/// Makes ready what the core with this number will need in [`init_core`].
+///
+/// # Errors
+/// When there is not enough memory for the stacks of its handlers.
+pub(crate) fn prepare_core(number: usize) -> Result<PreparedCore, FrameError> {
+    let mut block = Box::new(CoreBlock::new(number));
+    block.descriptors.set_stacks(HandlerStacks::allocate()?);
+    Ok(PreparedCore(Box::leak(block)))
 }
 
 /// Gives the calling core its number, descriptor tables, handlers and page tables. Its control registers must hold
 /// [`CR0`], [`CR4`] and [`EFER`] before it runs any Rust code.
-///
-/// # Errors
-/// When there is not enough memory for the stacks of its handlers.
-pub fn init_core(number: usize) -> Result<(), FrameError> {
-    let mut block = Box::new(CoreBlock::new(number));
-    block.descriptors.set_stacks(HandlerStacks::allocate()?);
-    load(Box::leak(block));
+pub(crate) fn init_core(prepared: PreparedCore) {
+    load(prepared.0);
     crate::paging::load_on_this_core();
-    Ok(())
 }
 
 fn load(block: &'static mut CoreBlock) {

@@ -35,14 +35,21 @@ impl fmt::Display for AssignError {
     }
 }
 
-/// Whether firmware left the functions on the first bus alone: some have memory BARs, and none has an address.
+/// Whether firmware left the functions on the first bus alone: some have memory BARs or are bridges, and none has an
+/// address or a bus number.
 pub(super) fn is_untouched(space: &'static dyn ConfigSpace, range: BusRange) -> bool {
     let functions = functions_on(space, range.segment, range.first);
-    let mut addresses =
-        functions.iter().flat_map(memory_bars).filter_map(|(_, bar)| bar.memory().ok()).peekable();
-    let unnumbered = |function: &Function| function.buses_behind() == Some((0, 0));
-    let wanting = functions.iter().any(|function| unnumbered(function) || memory_bars(function).next().is_some());
-    wanting && addresses.peek().is_none()
+    !functions.iter().any(is_placed) && functions.iter().any(wants_place)
+}
+
+fn is_placed(function: &Function) -> bool {
+    let numbered = function.buses_behind().is_some_and(|(secondary, _)| secondary != 0);
+    numbered || (0..function.bar_count()).any(|index| function.bar_address(index).is_ok())
+}
+
+/// This asks for sizes, so it comes after the cheap question.
+fn wants_place(function: &Function) -> bool {
+    function.buses_behind().is_some() || memory_bars(function).next().is_some()
 }
 
 /// Places everything in the range into `window`, a range of physical addresses below 4 GiB, from its top down.

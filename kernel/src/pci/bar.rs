@@ -102,6 +102,23 @@ pub(super) fn offset(index: usize) -> u16 {
     common::BAR_0 + 4 * index as u16
 }
 
+/// The address in the memory BAR that begins with register `index`, without its size.
+pub(super) fn address(function: &Function, index: usize) -> Result<u64, BarError> {
+    if index >= function.bar_count() {
+        return Err(BarError::NoSuchRegister);
+    }
+    let low = function.read32(offset(index));
+    let address = match low & MEMORY_TYPE {
+        _ if low & IO_SPACE != 0 => return Err(BarError::NotMemory),
+        MEMORY_TYPE_32 => u64::from(low & !MEMORY_FLAGS),
+        MEMORY_TYPE_64 if index + 1 < function.bar_count() => {
+            join(low & !MEMORY_FLAGS, function.read32(offset(index + 1)))
+        }
+        _ => return Err(BarError::Malformed),
+    };
+    if address == 0 { Err(BarError::Unassigned) } else { Ok(address) }
+}
+
 /// Decodes register `index` of a function.
 pub(super) fn decode(function: &Function, index: usize) -> Result<Bar, BarError> {
     if index >= function.bar_count() {
@@ -198,6 +215,10 @@ mod tests {
         assert_eq!(function.bar(2), Ok(memory64));
         assert_eq!(function.bar(4), Ok(above_4g));
         assert_eq!(function.bar(6), Err(BarError::NoSuchRegister));
+        let addresses = [0, 1, 2, 4, 6].map(|index| function.bar_address(index));
+        let (not_memory, unassigned) = (Err(BarError::NotMemory), Err(BarError::Unassigned));
+        let no_such = Err(BarError::NoSuchRegister);
+        assert_eq!(addresses, [Ok(0xfe00_0000), not_memory, Ok(0xe0_0000_4000), unassigned, no_such]);
     }
 
     #[test]

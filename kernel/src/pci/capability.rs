@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn follows_the_list() {
         let function = function(&[(0x40, id::VENDOR, 0x54), (0x54, id::MSIX, 0)], 0x40);
-        let expected = [Capability { id: id::VENDOR, offset: 0x40 }, Capability { id: id::MSIX, offset: 0x54 }];
+        let expected =
+            [Capability { id: id::VENDOR, offset: 0x40 }, Capability { id: id::MSIX, offset: 0x54 }];
         assert_eq!(function.capabilities().collect::<Vec<_>>(), expected);
         assert_eq!(function.capability(id::MSIX), Some(expected[1]));
         assert_eq!(function.capability(id::PCI_EXPRESS), None);

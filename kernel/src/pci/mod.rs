@@ -28,8 +28,8 @@ pub use pci_types::PciAddress as Address;
 pub use self::bar::{Bar, BarError, Width};
 pub use self::capability::{Capabilities, Capability, id as capability_id};
 pub use self::config::ConfigSpace;
-pub use self::function::{Class, Function};
 use self::config::{Ecam, Ports, SystemSpace};
+pub use self::function::{Class, Function};
 use self::scan::{BusRange, Search};
 use crate::acpi::{self, EcamRegion};
 use crate::boot::{Boot, Region};
@@ -103,7 +103,9 @@ fn place_if_untouched(space: &'static dyn ConfigSpace, range: BusRange, memory: 
     let window = hole_below(top, memory);
     match assign::assign(space, range, window.clone()) {
         Ok(()) => info!("firmware placed no device: placed at {:#x} to {:#x}", window.start, window.end),
-        Err(error) => warn!("firmware placed no device, and {error} between {:#x} and {:#x}", window.start, window.end),
+        Err(error) => {
+            warn!("firmware placed no device, and {error} between {:#x} and {:#x}", window.start, window.end)
+        }
     }
 }
 

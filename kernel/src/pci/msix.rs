@@ -93,7 +93,8 @@ impl Description {
 
     /// Physical address of the table.
     fn table_address(&self, function: &Function) -> Result<u64, MsixError> {
-        let (address, size) = function.bar(self.table_bar).and_then(|bar| bar.memory()).map_err(MsixError::Bar)?;
+        let (address, size) =
+            function.bar(self.table_bar).and_then(|bar| bar.memory()).map_err(MsixError::Bar)?;
         let offset = u64::from(self.table_offset);
         let fits = offset + self.table_length() <= size;
         fits.then_some(address + offset).ok_or(MsixError::TableOutside)

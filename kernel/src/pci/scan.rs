@@ -54,7 +54,8 @@ impl Scan {
                 continue;
             }
             let functions = functions_on(self.space, self.range.segment, bus);
-            let secondary = functions.iter().filter_map(Function::buses_behind).map(|(secondary, _)| secondary);
+            let secondary =
+                functions.iter().filter_map(Function::buses_behind).map(|(secondary, _)| secondary);
             waiting.extend(secondary.filter(|&secondary| secondary != 0));
             self.found.extend(functions);
         }
@@ -92,14 +93,8 @@ mod tests {
         let outer = space.add_bridge(at(0, 1, 0)).with_buses(1, 2);
         outer.add(5, NIC);
         outer.add_bridge(0).with_buses(2, 2).add(0, NIC);
-        let expected = [
-            "0000:00:01.0",
-            "0000:00:1f.0",
-            "0000:00:1f.3",
-            "0000:01:00.0",
-            "0000:01:05.0",
-            "0000:02:00.0",
-        ];
+        let expected =
+            ["0000:00:01.0", "0000:00:1f.0", "0000:00:1f.3", "0000:01:00.0", "0000:01:05.0", "0000:02:00.0"];
         assert_eq!(addresses(space, Search::OnSigns), expected);
     }
 

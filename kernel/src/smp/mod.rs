@@ -17,8 +17,9 @@ use x86_64::instructions::interrupts;
 
 use self::trampoline::{Seat, Trampoline};
 use crate::apic::{self, Message, vector};
+use crate::cpu::PreparedCore;
 use crate::memory::{FrameError, stack};
-use crate::{acpi, cpu, time};
+use crate::{acpi, cpu, power, time};
 
 /// Work for a core.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -44,11 +45,22 @@ impl fmt::Display for LaunchError {
 /// A core that was started, as the others see it.
 struct Core {
     apic_id: u32,
+    /// Until the core has taken it.
+    block: SpinMutex<Option<PreparedCore>>,
     up: AtomicBool,
     desk: SpinMutex<Desk>,
 }
 
 impl Core {
+    fn prepare(number: usize, apic_id: u32) -> Result<Self, FrameError> {
+        Ok(Self {
+            apic_id,
+            block: SpinMutex::new(Some(cpu::prepare_core(number)?)),
+            up: AtomicBool::new(false),
+            desk: SpinMutex::new(Desk::Empty),
+        })
+    }
+
     fn take_job(&self) -> Option<Job> {
         let mut desk = self.desk.lock();
         match core::mem::replace(&mut *desk, Desk::Taken) {
@@ -198,6 +210,7 @@ fn start(mut apic_ids: Vec<u32>) -> Option<&'static [Core]> {
             warn!("core with apic id {apic_id} left out: it does not start");
         }
         team.reset();
+        time::delay_us(RESET_TIME.as_micros() as u64);
         apic_ids.retain(|apic_id| !missing.contains(apic_id));
     }
     warn!("cores fail at every attempt: one core");
@@ -220,9 +233,8 @@ impl Team {
     fn assemble(apic_ids: &[u32]) -> Result<Self, FrameError> {
         let seat = |&apic_id: &u32| Ok(Seat::new(apic_id, stack::allocate(STACK_PAGES)?.top()));
         let seats = apic_ids.iter().map(seat).collect::<Result<Vec<Seat>, FrameError>>()?;
-        let core =
-            |&apic_id: &u32| Core { apic_id, up: AtomicBool::new(false), desk: SpinMutex::new(Desk::Empty) };
-        let cores: Vec<Core> = apic_ids.iter().map(core).collect();
+        let cores = (1..).zip(apic_ids).map(|(number, &apic_id)| Core::prepare(number, apic_id));
+        let cores = cores.collect::<Result<Vec<Core>, FrameError>>()?;
         Ok(Self { seats: seats.leak(), cores: cores.leak() })
     }
 
@@ -231,9 +243,10 @@ impl Team {
         *TEAM.write() = Some(self.cores);
         trampoline.prepare(self.seats, core_main);
         self.reset();
+        // A processor of the last 20 years takes this right after its reset. An older one, which the reset keeps busy,
+        // misses it and takes the next. Who runs already ignores that.
         self.send_start_up(trampoline);
-        if !self.await_all(SECOND_START_UP) {
-            // The first message can get lost where the reset takes long; a core that runs ignores the second.
+        if !self.await_all(RESET_TIME) {
             self.send_start_up(trampoline);
             self.await_all(PATIENCE);
         }
@@ -244,7 +257,6 @@ impl Team {
         for core in self.cores {
             apic::send(core.apic_id, Message::Init);
         }
-        time::delay_us(RESET_TIME.as_micros() as u64);
     }
 
     fn send_start_up(&self, trampoline: &Trampoline) {
@@ -271,20 +283,22 @@ impl Team {
     }
 }
 
-/// How long a core takes for its reset.
+/// How long a core may take for its reset.
 const RESET_TIME: Duration = Duration::from_millis(10);
-/// When to send the second start-up message.
-const SECOND_START_UP: Duration = Duration::from_millis(5);
 /// How long to wait for another core to come up before those that are missing are given up. A busy host may not run
 /// a virtual processor for a while.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Where every core but the first arrives in Rust: on its own stack, with the page tables of the image.
 extern "C" fn core_main(seat: usize) -> ! {
-    cpu::init_core(seat + 1).expect("stacks for handlers");
-    apic::init_core();
     let team = TEAM.read().expect("the team is set before it is started");
     let core = &team[seat];
+    let Some(block) = core.block.lock().take() else {
+        // It was reset on its way and cannot say what it had done already: it counts as missing.
+        power::halt_forever();
+    };
+    cpu::init_core(block);
+    apic::init_core();
     core.up.store(true, Ordering::Release);
     work(core)
 }
