@@ -82,7 +82,46 @@ impl Extent {
 }
 
 /// The command line, copied out of the loader's memory.
-pub(super) type CommandLine = ArrayString<MAX_COMMAND_LINE>;
+#[derive(Clone)]
+pub(super) struct CommandLine {
+    readable: ArrayString<MAX_COMMAND_LINE>,
+    fault: Option<BootError>,
+}
+
+impl CommandLine {
+    /// Where the loader gave none.
+    pub(super) fn empty() -> Self {
+        Self { readable: ArrayString::new_const(), fault: None }
+    }
+
+    /// The text in `bytes` up to the first NUL.
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let mut fault = None;
+        let mut bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        if bytes.len() > MAX_COMMAND_LINE {
+            fault = Some(BootError::CommandLineTooLong);
+            bytes = &bytes[..MAX_COMMAND_LINE];
+        }
+        let mut line = Self { readable: ArrayString::new_const(), fault };
+        if let Some(chunk) = bytes.utf8_chunks().next() {
+            line.readable.push_str(chunk.valid());
+            if chunk.valid().len() < bytes.len() {
+                line.fault = line.fault.or(Some(BootError::CommandLineNotText));
+            }
+        }
+        line
+    }
+
+    /// The whole line.
+    pub(super) fn checked(&self) -> Result<&str, BootError> {
+        self.fault.map_or(Ok(&self.readable), Err)
+    }
+
+    /// What can be read from its beginning on, even if the line as a whole is refused.
+    pub(super) fn readable(&self) -> &str {
+        &self.readable
+    }
+}
 
 /// Where the root pointer of the ACPI tables is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +147,8 @@ pub(super) struct Handover {
 pub(super) enum BootError {
     /// The entry was reached by neither PVH nor Multiboot2.
     UnknownLoader,
+    /// The start info of PVH does not begin with its magic number.
+    NoStartInfo,
     /// A structure of the loader lies outside of the first 4 GiB, or at zero.
     WildPointer(&'static str),
     /// A structure has the wrong magic number, size or version.
@@ -130,6 +171,10 @@ impl fmt::Display for BootError {
             Self::UnknownLoader => {
                 f.write_str("loader: neither PVH nor Multiboot2 started this image; allowed: PVH, Multiboot2")
             }
+            // Seen with QEMU 7.2, whose loader copies the line into a buffer of 4096 bytes beside the start info.
+            Self::NoStartInfo => f.write_str(
+                "start info: overwritten, as by QEMU with a long command line; allowed: a command line of 4095 bytes",
+            ),
             Self::WildPointer(what) => write!(f, "{what}: bad address; allowed: 1..4 GiB"),
             Self::Malformed(what) => write!(f, "{what}: malformed; allowed: what the boot protocol says"),
             Self::NoMemoryMap => {
@@ -151,12 +196,36 @@ pub(super) trait PhysicalMemory {
     fn bytes(&self, address: u64, length: usize) -> Option<&[u8]>;
 }
 
-/// The command line in NUL-terminated `bytes`.
-pub(super) fn command_line(bytes: &[u8]) -> Result<CommandLine, BootError> {
-    let text = match bytes.iter().position(|b| *b == 0) {
-        Some(length) => &bytes[..length],
-        None => bytes,
-    };
-    let text = str::from_utf8(text).map_err(|_| BootError::CommandLineNotText)?;
-    CommandLine::from(text).map_err(|_| BootError::CommandLineTooLong)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_ends_at_the_first_nul() {
+        for bytes in [b"log=debug\0junk".as_slice(), b"log=debug"] {
+            assert_eq!(CommandLine::read(bytes).checked(), Ok("log=debug"));
+        }
+        assert_eq!(CommandLine::read(b"").checked(), Ok(""));
+        assert_eq!(CommandLine::empty().checked(), Ok(""));
+    }
+
+    #[test]
+    fn of_a_bad_command_line_the_beginning_can_be_read() {
+        let line = CommandLine::read(b"on-panic=exit \xff\0");
+        assert_eq!(line.checked(), Err(BootError::CommandLineNotText));
+        assert_eq!(line.readable(), "on-panic=exit ");
+
+        let longest = [b'x'; MAX_COMMAND_LINE];
+        assert_eq!(CommandLine::read(&longest).checked().map(str::len), Ok(MAX_COMMAND_LINE));
+        let line = CommandLine::read(&[longest.as_slice(), b"y"].concat());
+        assert_eq!(line.checked(), Err(BootError::CommandLineTooLong));
+        assert_eq!(line.readable().len(), MAX_COMMAND_LINE);
+
+        // The cut may fall into a character.
+        let umlauts = "ä".repeat(MAX_COMMAND_LINE);
+        let line = CommandLine::read(&umlauts.as_bytes()[1..]);
+        assert_eq!((line.checked(), line.readable()), (Err(BootError::CommandLineTooLong), ""));
+        let line = CommandLine::read(["x", &umlauts].concat().as_bytes());
+        assert_eq!(line.readable().len(), MAX_COMMAND_LINE - 1);
+    }
 }

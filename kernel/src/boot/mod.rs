@@ -90,17 +90,23 @@ pub fn start(
     backtrace::set_text(layout.text);
     console::init();
     logger::init();
-    let boot = take_over(loader, information).and_then(|handover| {
-        power::set_on_panic_from(&handover.command_line);
-        keep(handover, entry_tsc, layout)
+    let handover = take_over(loader, information).unwrap_or_else(|error| {
+        // No word says what to do then: do what ends a test, and is nothing elsewhere.
+        power::set_on_panic(power::OnPanic::Exit);
+        refuse(error, "")
     });
-    let boot = boot.unwrap_or_else(|error| {
-        console::print_event(format_args!("sluice refused: boot: {error}"));
-        power::stop(power::Code::Refused)
-    });
+    let line = handover.command_line.readable();
+    power::set_on_panic_from(line);
+    let boot = keep(&handover, entry_tsc, layout).unwrap_or_else(|error| refuse(error, line));
     cpu::guard_boot_stacks().expect("there is memory for the first stacks");
     log::info!("entered through {}; {} MiB of RAM", boot.loader, memory::total_pages() / 256);
     main(boot)
+}
+
+/// Stops, with the reason and the command line.
+fn refuse(error: BootError, line: &str) -> ! {
+    console::print_event(format_args!("sluice refused: boot: {error}\n{line}"));
+    power::stop(power::Code::Refused)
 }
 
 fn take_over(loader: u32, information: u32) -> Result<Handover, BootError> {
@@ -112,7 +118,8 @@ fn take_over(loader: u32, information: u32) -> Result<Handover, BootError> {
 }
 
 /// Brings up memory around what the loader left, then puts that where it stays.
-fn keep(handover: Handover, entry_tsc: u64, layout: &'static Layout) -> Result<&'static Boot, BootError> {
+fn keep(handover: &Handover, entry_tsc: u64, layout: &'static Layout) -> Result<&'static Boot, BootError> {
+    let command_line = handover.command_line.checked()?;
     let module = handover.module.map(Extent::pages);
     memory::init(&handover.regions, layout.image(), module).map_err(|_| BootError::NoMemoryMap)?;
     if module.is_some_and(|module| !memory::is_ram(module)) {
@@ -121,7 +128,7 @@ fn keep(handover: Handover, entry_tsc: u64, layout: &'static Layout) -> Result<&
     paging::init(layout);
     Ok(Box::leak(Box::new(Boot {
         loader: handover.loader,
-        command_line: String::from(handover.command_line.as_str()).leak(),
+        command_line: String::from(command_line).leak(),
         module: handover.module.map(module_bytes),
         rsdp: handover.rsdp.map(|rsdp| match rsdp {
             Rsdp::At(address) => address,

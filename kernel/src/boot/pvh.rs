@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::handover::{
     BootError, CommandLine, Extent, Handover, Loader, MAX_COMMAND_LINE, MAX_REGIONS, PhysicalMemory, Region,
-    RegionKind, Rsdp, command_line,
+    RegionKind, Rsdp,
 };
 
 /// What `entry.S` passes for this loader, and the first word of the structure.
@@ -54,16 +54,16 @@ const _: () = assert!(size_of::<MemoryMapEntry>() == 24);
 pub(super) fn parse(memory: &impl PhysicalMemory, address: u64) -> Result<Handover, BootError> {
     let info: StartInfo = read(memory, address, "start info")?;
     if info.magic != MAGIC {
-        return Err(BootError::Malformed("start info"));
+        return Err(BootError::NoStartInfo);
     }
     Ok(Handover {
         loader: Loader::Pvh,
         command_line: match info.command_line {
-            0 => CommandLine::new(),
+            0 => CommandLine::empty(),
             address => {
                 // One more than fits, so that a longer line shows.
                 let bytes = memory.bytes(address, MAX_COMMAND_LINE + 1);
-                command_line(bytes.ok_or(BootError::WildPointer("command line"))?)?
+                CommandLine::read(bytes.ok_or(BootError::WildPointer("command line"))?)
             }
         },
         module: match info.module_count {
@@ -165,7 +165,7 @@ mod tests {
         let ram = good();
         let info = parse(&ram, BASE).unwrap();
         assert_eq!(info.loader, Loader::Pvh);
-        assert_eq!(&info.command_line, "program=reflect log=debug");
+        assert_eq!(info.command_line.checked(), Ok("program=reflect log=debug"));
         assert_eq!(info.module, Some(Extent { start: 0x3ff_0000, end: 0x3ff_0000 + 77 }));
         assert_eq!(info.rsdp, Some(Rsdp::At(0xf_5290)));
         assert_eq!(
@@ -179,7 +179,7 @@ mod tests {
         let mut ram = good();
         ram.put_words(BASE + 8, &[0, 0, 0, 0]);
         let info = parse(&ram, BASE).unwrap();
-        assert_eq!((info.command_line.as_str(), info.module, info.rsdp), ("", None, None));
+        assert_eq!((info.command_line.checked(), info.module, info.rsdp), (Ok(""), None, None));
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             change(&mut ram);
             parse(&ram, BASE).err().expect("must be refused")
         };
-        assert_eq!(refused(&|r| r.put_words(BASE, &[7])), BootError::Malformed("start info"));
+        assert_eq!(refused(&|r| r.put_words(BASE, &[7])), BootError::NoStartInfo);
         assert_eq!(refused(&|r| r.put_words(BASE, &[u64::from(MAGIC)])), BootError::NoMemoryMap);
         assert_eq!(refused(&|r| r.put_words(BASE + 48, &[0])), BootError::NoMemoryMap);
         assert_eq!(refused(&|r| r.put_words(BASE + 48, &[257])), BootError::TooManyRegions);
@@ -197,12 +197,15 @@ mod tests {
         assert_eq!(refused(&|r| r.put_words(BASE + 24, &[1])), BootError::WildPointer("command line"));
         assert_eq!(refused(&|r| r.put_words(BASE + 16, &[1])), BootError::WildPointer("module list"));
         assert_eq!(refused(&|r| r.put_words(MODULES_AT, &[u64::MAX])), BootError::WildModule);
-        assert_eq!(refused(&|r| r.put(TEXT_AT, &[0xff, 0])), BootError::CommandLineNotText);
-        assert_eq!(
-            refused(&|r| r.put(TEXT_AT, &[b'a'; MAX_COMMAND_LINE + 1])),
-            BootError::CommandLineTooLong
-        );
         assert_eq!(parse(&good(), 0).err(), Some(BootError::WildPointer("start info")));
+    }
+
+    #[test]
+    fn sees_that_a_command_line_is_too_long() {
+        let mut ram = good();
+        ram.put(TEXT_AT, &[b'a'; MAX_COMMAND_LINE + 1]);
+        let info = parse(&ram, BASE).unwrap();
+        assert_eq!(info.command_line.checked(), Err(BootError::CommandLineTooLong));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //! The serial console. Where there is none, nothing is printed and nothing waits.
 //!
 //! A line is printed under a lock, so lines of several cores never mix. After a crash the lock may be held by a core
-//! that has stopped: [`break_lock`] lets the report through.
+//! that has stopped, and then it is taken away from that core.
 
 mod uart;
 

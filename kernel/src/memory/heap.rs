@@ -12,8 +12,8 @@ use linked_list_allocator::Heap as Chunk;
 
 use super::{PAGE_SIZE, PageRange};
 
-/// Each chunk is at least as large as all before it together, so this many never run out.
-const MAX_CHUNKS: usize = 40;
+/// Each chunk is at least a quarter of all before it together, so this many hold more memory than there is.
+const MAX_CHUNKS: usize = 64;
 /// Size of the first chunk, in bytes. A boot with two ports needs less.
 const FIRST_CHUNK: u64 = 512 << 10;
 
@@ -60,7 +60,7 @@ fn grow(chunks: &mut ArrayVec<Chunk, MAX_CHUNKS>, layout: Layout) -> Option<()> 
     let overhead = 4 * size_of::<Chunk>();
     let needed = layout.size().checked_add(layout.align())?.checked_add(overhead)? as u64;
     let have: usize = chunks.iter().map(Chunk::size).sum();
-    let wanted = needed.max(have as u64).max(FIRST_CHUNK);
+    let wanted = needed.max(have as u64 / 4).max(FIRST_CHUNK);
     // When memory is short, what is needed must do.
     let allocate = |bytes: u64| super::allocate(bytes.div_ceil(PAGE_SIZE), PAGE_SIZE).ok();
     add(chunks, allocate(wanted).or_else(|| allocate(needed))?)
