@@ -13,7 +13,7 @@ pub mod boot;
 pub mod console;
 pub mod cpu;
 pub mod dma;
-pub mod logger;
+mod logger;
 pub mod machine;
 mod memfuncs;
 pub mod memory;

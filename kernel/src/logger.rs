@@ -1,17 +1,8 @@
 //! The `log` facade on the serial console: `[   0.012345] INFO  kernel::smp: text`, with the seconds since entry.
 
-use hermit_sync::OnceCell;
 use log::{LevelFilter, Log, Metadata, Record};
 
-use crate::console;
-
-static CLOCK: OnceCell<fn() -> u64> = OnceCell::new();
-
-/// Gives the logger its clock: microseconds since entry. Until then its lines say 0.
-pub fn set_clock(clock: fn() -> u64) {
-    // The first clock stays.
-    let _ = CLOCK.set(clock);
-}
+use crate::{console, time};
 
 struct Logger;
 
@@ -29,7 +20,7 @@ impl Log for Logger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let now = CLOCK.get().map_or(0, |clock| clock());
+            let now = time::since_entry_us();
             let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
             let (level, target) = (record.level(), record.target());
             console::print_event(format_args!(

@@ -10,7 +10,7 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::backtrace::Backtrace;
-use crate::{console, cpu, power};
+use crate::{console, cpu, power, smp};
 
 const NOBODY: usize = usize::MAX;
 /// The core that crashed first.
@@ -38,7 +38,8 @@ pub(crate) fn end(rip: u64, rbp: u64, what: fmt::Arguments<'_>) -> ! {
         Err(_) => power::halt_forever(),
     }
     x86_64::instructions::interrupts::disable();
-    cpu::halt_others();
+    cpu::halt_at_next_nmi();
+    smp::halt_others();
     console::break_lock();
     console::print_event(format_args!("sluice crashed: core {core}: {what}\n{}", Backtrace { rip, rbp }));
     power::crash()

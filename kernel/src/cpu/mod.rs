@@ -1,7 +1,7 @@
 #![allow(unsafe_code)] // Loads the tables of a core and reads its GS base.
 //! One processor core: its number, its descriptor tables, its handlers.
 //!
-//! A core calls [`init_core`] once, first thing; from then on [`current`] tells its number, and whatever interrupt
+//! All of that is set up first thing on every core: from then on [`current`] tells its number, and whatever interrupt
 //! or exception arrives finds a handler with a good stack.
 
 mod descriptors;
@@ -11,7 +11,7 @@ pub mod interrupts;
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use hermit_sync::{SpinMutex, SpinMutexGuard};
 use x86_64::VirtAddr;
@@ -105,26 +105,15 @@ impl CoreBlock {
     }
 }
 
-static HALT_OTHERS: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 static HALTING: AtomicBool = AtomicBool::new(false);
 
-/// Sets what stops all other cores: it sends them a non-maskable interrupt. A panic on any core calls it.
-pub fn set_halt_others(send: fn()) {
-    HALT_OTHERS.store(send as *mut (), Ordering::Release);
-}
-
-/// Stops all other cores for good, as far as somebody said how.
-pub(crate) fn halt_others() {
+/// From now on a non-maskable interrupt means that its core shall stop for good, see
+/// [`smp::halt_others`](crate::smp::halt_others).
+pub(crate) fn halt_at_next_nmi() {
     HALTING.store(true, Ordering::SeqCst);
-    let send = HALT_OTHERS.load(Ordering::Acquire);
-    if !send.is_null() {
-        // SAFETY: only `set_halt_others` stores here, and it stores a `fn()`.
-        let send: fn() = unsafe { core::mem::transmute(send) };
-        send();
-    }
 }
 
-/// True once a core has asked all others to stop.
-pub(crate) fn is_halting() -> bool {
+/// True once [`halt_at_next_nmi`] was called.
+fn is_halting() -> bool {
     HALTING.load(Ordering::SeqCst)
 }

@@ -155,7 +155,6 @@ pub fn halt_others() {
 /// It needs [`acpi::init`], [`time::init`] and [`apic::init`], is called once, and takes some milliseconds. A core that
 /// does not answer is reported and left out.
 pub fn start_all() -> usize {
-    cpu::set_halt_others(halt_others);
     let begin = time::now_ns();
     let listed = candidates(&acpi::platform().apic_ids, apic::id());
     let wanted = listed.len() + 1;
