@@ -42,6 +42,7 @@ impl Memory {
 
     /// Takes one more region.
     pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> Result<()> {
+        check_length(region, &file)?;
         let mapped = GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr));
         let mapped = mapped.ok_or(Error::InvalidParam)?;
         self.guest = self.guest.insert_region(mapped.into()).map_err(refused)?;
@@ -72,6 +73,13 @@ impl Memory {
             })
             .ok_or(Error::InvalidParam)
     }
+}
+
+/// Whoever touches a mapping behind the end of its file is killed.
+fn check_length(region: &VhostUserMemoryRegion, file: &File) -> Result<()> {
+    let file = file.metadata().map_err(Error::ReqHandlerError)?;
+    let end = region.mmap_offset.checked_add(region.memory_size).ok_or(Error::InvalidParam)?;
+    if file.is_file() && file.len() < end { Err(Error::InvalidParam) } else { Ok(()) }
 }
 
 /// The region does not fit to the others.

@@ -137,3 +137,6 @@ pub enum Feature {
     /// `VIRTIO_F_IN_ORDER`: buffers are used in the order in which they were given, as they are in any case.
     InOrder,
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,8 @@ impl TrafficPort {
     }
 
     fn wait(&self, timeout: Duration, reached: impl Fn(&Seen) -> bool) -> bool {
-        let waiting = self.shared.changed.wait_timeout_while(self.shared.seen(), timeout, |seen| !reached(seen));
+        let waiting =
+            self.shared.changed.wait_timeout_while(self.shared.seen(), timeout, |seen| !reached(seen));
         !waiting.expect("no thread panics while it holds the counts").1.timed_out()
     }
 
