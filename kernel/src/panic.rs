@@ -38,10 +38,11 @@ pub(crate) fn end(rip: u64, rbp: u64, what: fmt::Arguments<'_>) -> ! {
         Err(_) => power::halt_forever(),
     }
     x86_64::instructions::interrupts::disable();
+    // In this order, so that no line of another core is cut.
+    let console = console::seize();
     cpu::halt_at_next_nmi();
     smp::halt_others();
-    console::break_lock();
-    console::print_event(format_args!("sluice crashed: core {core}: {what}\n{}", Backtrace { rip, rbp }));
+    console.print(format_args!("sluice crashed: core {core}: {what}\n{}", Backtrace { rip, rbp }));
     power::crash()
 }
 
@@ -49,8 +50,7 @@ pub(crate) fn end(rip: u64, rbp: u64, what: fmt::Arguments<'_>) -> ! {
 fn end_again() -> ! {
     static AGAIN: AtomicBool = AtomicBool::new(false);
     if !AGAIN.swap(true, Ordering::SeqCst) {
-        console::break_lock();
-        console::print_event(format_args!("\nsluice crashed again while it reported"));
+        console::seize().print(format_args!("sluice crashed again while it reported"));
     }
     power::crash()
 }

@@ -11,14 +11,15 @@ use core::arch::asm;
 use core::{fmt, hint, ptr};
 
 use kernel::boot::Boot;
-use kernel::{power, println};
+use kernel::{machine, power, println, smp};
 
 kernel::entry!(main);
 
 /// What can be asked for.
-const CRASHES: [(&str, fn()); 10] = [
+const CRASHES: [(&str, fn()); 11] = [
     ("panic", panic),
     ("panic-twice", panic_twice),
+    ("panic-elsewhere", panic_elsewhere),
     ("null", read_null),
     ("ud2", undefined_instruction),
     ("stack-overflow", overflow_stack),
@@ -30,6 +31,9 @@ const CRASHES: [(&str, fn()); 10] = [
 ];
 
 fn main(boot: &'static Boot) -> ! {
+    // With the other cores up, as in the real image: a report must stop them.
+    machine::init(boot);
+    smp::start_all();
     let wanted = boot.command_line.split_whitespace().find_map(|word| word.strip_prefix("crash="));
     match CRASHES.iter().find(|(name, _)| Some(*name) == wanted) {
         Some((_, crash)) => crash(),
@@ -54,6 +58,14 @@ fn panic_twice() {
         }
     }
     panic!("{Bad}");
+}
+
+/// Panics on core 1 while core 0 keeps printing.
+fn panic_elsewhere() {
+    smp::launch(1, Box::new(panic)).expect("a second core");
+    loop {
+        println!("core 0 is alive");
+    }
 }
 
 fn read_null() {

@@ -1,13 +1,14 @@
-#![allow(unsafe_code)] // Breaks the lock after a crash.
+#![allow(unsafe_code)] // Goes around the lock after a crash.
 //! The serial console. Where there is none, nothing is printed and nothing waits.
 //!
-//! A line is printed under a lock, so lines of several cores never mix. After a crash the lock may be held by a core
-//! that has stopped, and then it is taken away from that core.
+//! A line is printed under a lock, so lines of several cores never mix. A core that crashes takes the console: it
+//! lets the line end that another core prints, and keeps the lock for good.
 
 mod uart;
 
 use core::fmt::{self, Write};
-use core::hint;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::{hint, mem};
 
 use hermit_sync::SpinMutex;
 
@@ -22,8 +23,12 @@ pub(crate) fn init() {
 
 /// Prints one line, as it is: for the lines whose form is fixed. See also [`println!`](crate::println).
 pub fn print_event(line: fmt::Arguments<'_>) {
-    if let Some(uart) = CONSOLE.lock().as_mut() {
-        // `Lines` takes whatever it is given.
+    print(CONSOLE.lock().as_mut(), line);
+}
+
+fn print(uart: Option<&mut Uart>, line: fmt::Arguments<'_>) {
+    if let Some(uart) = uart {
+        // `Lines` takes whatever it is given; an error would come from what is formatted.
         let _ = Lines(uart).write_fmt(format_args!("{line}\n"));
     }
 }
@@ -40,19 +45,35 @@ pub fn read_byte() -> Option<u8> {
     CONSOLE.try_lock()?.as_mut()?.receive()
 }
 
-/// Frees the console for a last report: gives the core that prints some time to end its line, then takes the lock
-/// away from it. All other cores must have been told to stop.
-pub(crate) fn break_lock() {
-    // Long enough for a line at 115200 baud when the other core still runs, and unnoticed when it does not.
-    const SPINS: u32 = 2_000_000;
-    let free = (0..SPINS).any(|_| {
+/// Keeps all other cores from printing, for good: for a report after a crash. It gives a core that prints the time to
+/// end its line; when that does not happen, because the line is this core's own, the line ends here.
+pub(crate) fn seize() -> Seized {
+    /// Long enough for a line at 115200 baud, and not noticed by whoever waits for the report.
+    const ATTEMPTS: u32 = 2_000_000;
+    static IS_SEIZED: AtomicBool = AtomicBool::new(false);
+    let attempts = if IS_SEIZED.swap(true, Ordering::SeqCst) { 0 } else { ATTEMPTS };
+    let lock = (0..attempts).find_map(|_| {
         hint::spin_loop();
-        !CONSOLE.is_locked()
+        CONSOLE.try_lock()
     });
-    if !free {
-        // SAFETY: whoever holds the lock has stopped or is this core, which will not go back to what it did. At worst
-        // the last line of the other core is cut short.
-        unsafe { CONSOLE.force_unlock() };
+    let seized = Seized(());
+    match lock {
+        Some(lock) => mem::forget(lock),
+        None => seized.print(format_args!("")),
+    }
+    seized
+}
+
+/// The console in the hands of the one core that still prints.
+pub(crate) struct Seized(());
+
+impl Seized {
+    /// Prints one line.
+    pub(crate) fn print(&self, line: fmt::Arguments<'_>) {
+        // SAFETY: the lock is held for ever, by this core since the crash or by what it did before, and it will not go
+        // back to that: nobody else uses what the lock guards.
+        let console = unsafe { &mut *CONSOLE.data_ptr() };
+        print(console.as_mut(), line);
     }
 }
 
