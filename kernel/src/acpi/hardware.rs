@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::table::Table;
+use super::table::{HEADER_LENGTH, Table};
 
 /// The register that resets the machine (ACPI 6.5, 4.8.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,14 @@ pub struct EcamRegion {
     pub last_bus: u8,
 }
 
+impl EcamRegion {
+    /// Each bus takes 1 MiB, and the region begins on a boundary of that.
+    fn is_sound(&self) -> bool {
+        let aligned = self.base != 0 && self.base.is_multiple_of(1 << 20);
+        aligned && self.first_bus <= self.last_bus
+    }
+}
+
 impl fmt::Display for EcamRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { base, segment, first_bus, last_bus } = self;
@@ -39,14 +47,18 @@ impl fmt::Display for EcamRegion {
 pub(super) struct Fadt {
     pub(super) pm_timer: Option<u16>,
     pub(super) reset: Option<ResetRegister>,
+    /// Physical address of the DSDT.
+    pub(super) dsdt: Option<u64>,
 }
 
 impl Fadt {
+    const DSDT: usize = 40;
     const PM_TMR_BLK: usize = 76;
     const PM_TMR_LEN: usize = 91;
     const FLAGS: usize = 112;
     const RESET_REG: usize = 116;
     const RESET_VALUE: usize = 128;
+    const X_DSDT: usize = 140;
     const X_PM_TMR_BLK: usize = 208;
 
     /// Flag: the reset register is there.
@@ -56,7 +68,16 @@ impl Fadt {
 
     pub(super) fn parse(table: &Table<'_>) -> Self {
         let flags = table.u32(Self::FLAGS).unwrap_or(0);
-        Self { pm_timer: Self::pm_timer(table, flags), reset: Self::reset(table, flags) }
+        Self {
+            pm_timer: Self::pm_timer(table, flags),
+            reset: Self::reset(table, flags),
+            dsdt: Self::dsdt(table),
+        }
+    }
+
+    fn dsdt(table: &Table<'_>) -> Option<u64> {
+        let extended = table.u64(Self::X_DSDT).filter(|&address| address != 0);
+        extended.or(table.u32(Self::DSDT).map(u64::from)).filter(|&address| address != 0)
     }
 
     fn pm_timer(table: &Table<'_>, flags: u32) -> Option<u16> {
@@ -97,10 +118,51 @@ pub(super) fn ecam_regions(table: &Table<'_>) -> Vec<EcamRegion> {
             last_bus: fields.u8(11)?,
         })
     };
-    // Each bus takes 1 MiB, and the region begins on a boundary of that.
-    let is_aligned = |region: &EcamRegion| region.base != 0 && region.base.is_multiple_of(1 << 20);
-    let is_sound = |region: &EcamRegion| is_aligned(region) && region.first_bus <= region.last_bus;
-    table.from(ALLOCATIONS).chunks_exact(ALLOCATION_LENGTH).filter_map(region).filter(is_sound).collect()
+    table
+        .from(ALLOCATIONS)
+        .chunks_exact(ALLOCATION_LENGTH)
+        .filter_map(region)
+        .filter(EcamRegion::is_sound)
+        .collect()
+}
+
+/// The ECAM region whose base the host bridge in the DSDT states in its `_CBA` (PCI firmware specification 3.3, 4.1.3).
+/// QEMU's `microvm` has no MCFG, only this.
+///
+/// AML is not interpreted here. The object is looked for by its bytes, and found where it is a constant or a method that
+/// does nothing but return one; segment and buses are then taken to be the first and all.
+pub(super) fn ecam_of_host_bridge(dsdt: &Table<'_>) -> Option<EcamRegion> {
+    const NAME: &[u8] = b"_CBA";
+    let bytes = dsdt.from(HEADER_LENGTH);
+    let starts = (1..bytes.len()).filter(|&start| bytes[start..].starts_with(NAME));
+    let base = starts.filter_map(|start| aml_value(bytes[start - 1], &bytes[start + NAME.len()..])).next()?;
+    let region = EcamRegion { base, segment: 0, first_bus: 0, last_bus: u8::MAX };
+    Some(region).filter(EcamRegion::is_sound)
+}
+
+/// The value of a named object, by the byte before its name and what follows it.
+fn aml_value(before: u8, after: &[u8]) -> Option<u64> {
+    /// A constant begins with this (ACPI 6.5, 20.2.5.1).
+    const NAME_OP: u8 = 0x08;
+    /// What follows the name of a method without arguments that begins with a return (20.2.5.2, 20.2.5.3).
+    const NO_ARGUMENTS: u8 = 0;
+    const RETURN_OP: u8 = 0xa4;
+    match after {
+        [NO_ARGUMENTS, RETURN_OP, value @ ..] => aml_integer(Table::of(value)),
+        value if before == NAME_OP => aml_integer(Table::of(value)),
+        _ => None,
+    }
+}
+
+/// A constant in AML (ACPI 6.5, 20.2.3), of 32 or 64 bits, as any address of a region is.
+fn aml_integer(encoded: Table<'_>) -> Option<u64> {
+    const DWORD_PREFIX: u8 = 0x0c;
+    const QWORD_PREFIX: u8 = 0x0e;
+    match encoded.u8(0)? {
+        DWORD_PREFIX => encoded.u32(1).map(u64::from),
+        QWORD_PREFIX => encoded.u64(1),
+        _ => None,
+    }
 }
 
 /// A register's address in the form that ACPI uses (5.2.3.2).
@@ -177,6 +239,31 @@ mod tests {
         assert_eq!(Fadt::parse(&Table::of(&bytes)).reset, Some(expected));
         put_address(&mut bytes, Fadt::RESET_REG, GenericAddress::SYSTEM_MEMORY, 0xfed0_0000);
         assert_eq!(Fadt::parse(&Table::of(&bytes)).reset, None);
+    }
+
+    #[test]
+    fn prefers_the_extended_dsdt_address() {
+        let mut bytes = fadt(276, 0);
+        bytes[Fadt::DSDT..][..4].copy_from_slice(&0x3ffe_0000u32.to_le_bytes());
+        assert_eq!(Fadt::parse(&Table::of(&bytes)).dsdt, Some(0x3ffe_0000));
+        bytes[Fadt::X_DSDT..][..8].copy_from_slice(&0x1_3ffe_0000u64.to_le_bytes());
+        assert_eq!(Fadt::parse(&Table::of(&bytes)).dsdt, Some(0x1_3ffe_0000));
+    }
+
+    #[test]
+    fn finds_the_constant_base_in_a_dsdt() {
+        let find = |definition: &[u8]| {
+            let bytes = [&[0; HEADER_LENGTH], &b"\x08_HID\x0d_CBA\0"[..], definition].concat();
+            ecam_of_host_bridge(&Table::of(&bytes)).map(|region| region.base)
+        };
+        assert_eq!(find(b"\x08_CBA\x0c\0\0\0\xe0\x08_UID\0"), Some(0xe000_0000));
+        assert_eq!(find(b"\x08_CBA\x0e\0\0\0\0\x40\0\0\0"), Some(0x40_0000_0000));
+        assert_eq!(find(b"\x14\x0c_CBA\0\xa4\x0c\0\0\0\xe0\x08_CRS"), Some(0xe000_0000), "a method");
+        assert_eq!(find(b"\x08_CBA\x0c\0\x10\0\xe0"), None, "not on a boundary");
+        assert_eq!(find(b"\x08_CBA\x0c\0\0"), None, "cut off");
+        assert_eq!(find(b"\x08_CBA\x68"), None, "not a constant");
+        assert_eq!(find(b"\x14\x0c_CBA\x01\xa4\x0c\0\0\0\xe0"), None, "has an argument");
+        assert_eq!(find(b""), None);
     }
 
     #[test]

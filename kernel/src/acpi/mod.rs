@@ -20,7 +20,7 @@ pub use self::hardware::{EcamRegion, ResetRegister};
 use self::madt::Madt;
 pub use self::madt::NmiPin;
 use self::memory::PhysicalMemory;
-use self::table::{FirmwareMemory, RootTable, Table, TableError};
+use self::table::{FirmwareMemory, RootTable, Signature, Table, TableError};
 use crate::boot::Boot;
 
 /// The machine as the tables describe it. What they do not tell is empty.
@@ -81,39 +81,46 @@ impl Platform {
         match root {
             Ok(root) => Self::from_tables(&root, memory),
             Err(error) => {
-                warn!("acpi: {error}: one core, PCI through ports only");
+                warn!("{error}: one core, PCI through ports only");
                 Self::default()
             }
         }
     }
 
     fn from_tables(root: &RootTable<'_>, memory: &dyn FirmwareMemory) -> Self {
-        let find = |signature: &[u8; 4], consequence: &str| match root.find(memory, *signature) {
-            Ok(table) => Some(table),
-            Err(TableError::Absent) => None,
-            Err(error) => {
-                warn!("acpi: {}: {error}: {consequence}", signature.escape_ascii());
-                None
-            }
-        };
-        let madt = find(b"APIC", "one core").map(|table| Madt::parse(&table));
-        let fadt = find(b"FACP", "no power management timer").map(|table| Fadt::parse(&table));
-        let mcfg = find(b"MCFG", "PCI through ports only");
-        let hpet = find(b"HPET", "no HPET");
-        Self::assemble(madt.unwrap_or_default(), fadt.unwrap_or_default(), mcfg, hpet)
-    }
-
-    fn assemble(madt: Madt, fadt: Fadt, mcfg: Option<Table<'_>>, hpet: Option<Table<'_>>) -> Self {
+        let find = |signature| usable(signature, root.find(memory, signature));
+        let madt = find(*b"APIC").map(|table| Madt::parse(&table)).unwrap_or_default();
+        let fadt = find(*b"FACP").map(|table| Fadt::parse(&table)).unwrap_or_default();
         if madt.damaged {
-            warn!("acpi: APIC: an entry states an impossible length: what follows it is left out");
+            warn!("APIC: an entry states an impossible length: what follows it is left out");
         }
         Self {
             apic_ids: madt.apic_ids,
             nmi_pins: madt.nmi_pins,
-            ecam: mcfg.map(|table| hardware::ecam_regions(&table)).unwrap_or_default(),
+            ecam: match find(*b"MCFG") {
+                Some(mcfg) => hardware::ecam_regions(&mcfg),
+                None => Self::ecam_by_dsdt(&fadt, memory).into_iter().collect(),
+            },
             pm_timer: fadt.pm_timer,
-            hpet: hpet.and_then(|table| hardware::hpet_address(&table)),
+            hpet: find(*b"HPET").and_then(|table| hardware::hpet_address(&table)),
             reset: fadt.reset,
+        }
+    }
+
+    fn ecam_by_dsdt(fadt: &Fadt, memory: &dyn FirmwareMemory) -> Option<EcamRegion> {
+        let dsdt = usable(*b"DSDT", Table::read(memory, fadt.dsdt?, *b"DSDT"))?;
+        hardware::ecam_of_host_bridge(&dsdt)
+    }
+}
+
+/// The table, if it is there and sound. Every machine lacks some; a broken one is worth a warning.
+fn usable(signature: Signature, table: Result<Table<'_>, TableError>) -> Option<Table<'_>> {
+    match table {
+        Ok(table) => Some(table),
+        Err(TableError::Absent) => None,
+        Err(error) => {
+            warn!("{}: {error}: what it tells is not known", signature.escape_ascii());
+            None
         }
     }
 }

@@ -54,13 +54,17 @@ pub(super) struct Table<'m> {
 pub(super) type Signature = [u8; 4];
 
 /// Length of the header that every system description table begins with (5.2.6).
-const HEADER_LENGTH: usize = 36;
+pub(super) const HEADER_LENGTH: usize = 36;
 /// Longer tables than this are not believed. A MADT with 4096 cores has 64 KiB.
 const LENGTH_LIMIT: usize = 1 << 20;
 
 impl<'m> Table<'m> {
     /// Reads and checks the table at a physical address.
-    fn read(memory: &'m dyn FirmwareMemory, address: u64, signature: Signature) -> Result<Self, TableError> {
+    pub(super) fn read(
+        memory: &'m dyn FirmwareMemory,
+        address: u64,
+        signature: Signature,
+    ) -> Result<Self, TableError> {
         let header = Self::header(memory, address)?;
         if header.bytes[..4] != signature {
             return Err(TableError::Signature(address));
