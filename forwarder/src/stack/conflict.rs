@@ -6,16 +6,16 @@
 
 use arrayvec::ArrayVec;
 use netdrv::device::Mac;
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, ETHERNET_HEADER_LEN, EthernetAddress, EthernetFrame, EthernetProtocol,
-    IPV6_LINK_LOCAL_ALL_NODES, Icmpv6Packet, Icmpv6Repr, IpAddress, IpCidr, IpProtocol, Ipv4Address,
-    Ipv6Address, Ipv6Packet, Ipv6Repr, NdiscNeighborFlags, NdiscRepr,
+    ArpOperation, ArpRepr, EthernetAddress, IPV6_LINK_LOCAL_ALL_NODES, IpAddress, Ipv4Address, Ipv6Address,
+    NdiscNeighborFlags, NdiscRepr,
 };
 
 use super::device::StackDevice;
 use super::filter::MAX_ADDRESSES;
+use super::frames::{Stations, arp_len, ndisc_len, write_arp, write_ndisc};
+use super::setup::{Addresses, ipv6_of};
 
 /// How long a probe waits for an objection (`RetransTimer`, RFC 4861, 10).
 const PROBE_TIME: Duration = Duration::from_secs(1);
@@ -35,11 +35,8 @@ struct Probe {
 
 impl Tentative {
     /// The IPv6 ones of an interface's addresses, none of them probed yet.
-    pub(super) fn new(addresses: &ArrayVec<IpCidr, MAX_ADDRESSES>) -> Tentative {
-        let probes = addresses.iter().filter_map(|cidr| match cidr.address() {
-            IpAddress::Ipv6(address) => Some(Probe { address, settled_at: None }),
-            IpAddress::Ipv4(_) => None,
-        });
+    pub(super) fn new(addresses: &Addresses) -> Tentative {
+        let probes = addresses.iter().filter_map(ipv6_of).map(|address| Probe { address, settled_at: None });
         Tentative { addresses: probes.collect() }
     }
 
@@ -73,7 +70,7 @@ fn send_probe(mac: Mac, address: Ipv6Address, device: &mut StackDevice<'_>) -> b
     send_ndisc(mac, Ipv6Address::UNSPECIFIED, solicited_node(address), question, device)
 }
 
-/// Tells the `station` that asks for `address` that it is ours.
+/// Tells the `station` that asks for `address` that it is ours. Says whether there was room for the answer.
 pub(super) fn defend(
     mac: Mac,
     address: IpAddress,
@@ -93,17 +90,15 @@ fn defend_ipv4(
     station: EthernetAddress,
     device: &mut StackDevice<'_>,
 ) -> bool {
+    let stations = Stations { from: EthernetAddress(mac.0), to: station };
     let answer = ArpRepr::EthernetIpv4 {
         operation: ArpOperation::Reply,
-        source_hardware_addr: EthernetAddress(mac.0),
+        source_hardware_addr: stations.from,
         source_protocol_addr: address,
-        target_hardware_addr: station,
+        target_hardware_addr: stations.to,
         target_protocol_addr: Ipv4Address::UNSPECIFIED,
     };
-    device.send(ETHERNET_HEADER_LEN + answer.buffer_len(), |bytes| {
-        let payload = write_ethernet(bytes, mac, station, EthernetProtocol::Arp);
-        answer.emit(&mut ArpPacket::new_unchecked(payload));
-    })
+    device.send(arp_len(&answer), |bytes| write_arp(bytes, stations, &answer))
 }
 
 /// All nodes are told: who asks from no address can't be told alone (RFC 4861, 7.2.4).
@@ -116,6 +111,7 @@ fn defend_ipv6(mac: Mac, address: Ipv6Address, device: &mut StackDevice<'_>) -> 
     send_ndisc(mac, address, IPV6_LINK_LOCAL_ALL_NODES, answer, device)
 }
 
+/// Sends `message` to the group `target`.
 fn send_ndisc(
     mac: Mac,
     source: Ipv6Address,
@@ -123,35 +119,8 @@ fn send_ndisc(
     message: NdiscRepr<'_>,
     device: &mut StackDevice<'_>,
 ) -> bool {
-    let message = Icmpv6Repr::Ndisc(message);
-    let header = Ipv6Repr {
-        src_addr: source,
-        dst_addr: target,
-        next_header: IpProtocol::Icmpv6,
-        payload_len: message.buffer_len(),
-        hop_limit: 255,
-    };
-    let length = ETHERNET_HEADER_LEN + header.buffer_len() + message.buffer_len();
-    device.send(length, |bytes| {
-        let payload = write_ethernet(bytes, mac, group_station(target), EthernetProtocol::Ipv6);
-        let mut packet = Ipv6Packet::new_unchecked(payload);
-        header.emit(&mut packet);
-        let mut packet = Icmpv6Packet::new_unchecked(packet.payload_mut());
-        message.emit(&source, &target, &mut packet, &ChecksumCapabilities::default());
-    })
-}
-
-fn write_ethernet(
-    bytes: &mut [u8],
-    mac: Mac,
-    target: EthernetAddress,
-    protocol: EthernetProtocol,
-) -> &mut [u8] {
-    let mut frame = EthernetFrame::new_unchecked(&mut *bytes);
-    frame.set_src_addr(EthernetAddress(mac.0));
-    frame.set_dst_addr(target);
-    frame.set_ethertype(protocol);
-    &mut bytes[ETHERNET_HEADER_LEN..]
+    let stations = Stations { from: EthernetAddress(mac.0), to: group_station(target) };
+    device.send(ndisc_len(message), |bytes| write_ndisc(bytes, stations, source, target, message))
 }
 
 /// The group that a neighbour is asked for in (RFC 4291, 2.7.1).

@@ -13,6 +13,8 @@ pub enum StackDrop {
     Malformed,
     /// From an address on no network of the port: it has no gateway, so an answer has nowhere to go.
     OffLink,
+    /// From an address of ours: another station uses it, or a frame of ours came back.
+    Impostor,
     /// A fragment of a datagram longer than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
     TooLong,
     /// For the datagram echo service, which has its hands full.
@@ -25,10 +27,11 @@ pub enum StackDrop {
 
 impl StackDrop {
     /// Every reason, in the order of the counters.
-    pub const ALL: [StackDrop; 7] = [
+    pub const ALL: [StackDrop; 8] = [
         StackDrop::NotLocal,
         StackDrop::Malformed,
         StackDrop::OffLink,
+        StackDrop::Impostor,
         StackDrop::TooLong,
         StackDrop::EchoBusy,
         StackDrop::EchoLoop,
@@ -41,6 +44,7 @@ impl StackDrop {
             StackDrop::NotLocal => "not_local",
             StackDrop::Malformed => "malformed",
             StackDrop::OffLink => "off_link",
+            StackDrop::Impostor => "impostor",
             StackDrop::TooLong => "too_long",
             StackDrop::EchoBusy => "echo_busy",
             StackDrop::EchoLoop => "echo_loop",

@@ -19,19 +19,19 @@ pub(super) type Lane = VecDeque<Packet>;
 /// A device for the time of one call into smoltcp. A received packet and unused buffers go home when it ends.
 pub(super) struct StackDevice<'a> {
     /// The largest frame to send, in bytes, with the Ethernet header.
-    pub(super) frame_limit: usize,
+    frame_limit: usize,
     /// The frame to receive, or the one that was received.
-    pub(super) received: Received,
+    received: Received,
     /// A buffer for the next frame to send.
-    pub(super) spare: Option<Packet>,
+    spare: Option<Packet>,
     /// Where frames to send go.
-    pub(super) lane: &'a mut Lane,
-    pub(super) cache: &'a mut PoolCache,
+    lane: &'a mut Lane,
+    cache: &'a mut PoolCache,
     pub(super) counters: &'a mut StackCounters,
 }
 
 /// The one frame that may be received.
-pub(super) enum Received {
+enum Received {
     Nothing,
     Waiting(Packet),
     Done(Packet),
@@ -46,6 +46,19 @@ impl<'a> StackDevice<'a> {
         counters: &'a mut StackCounters,
     ) -> StackDevice<'a> {
         StackDevice { frame_limit, received: Received::Nothing, spare: None, lane, cache, counters }
+    }
+
+    /// Puts a frame there to be received, in place of the one before.
+    pub(super) fn deliver(&mut self, packet: Packet) {
+        self.discard();
+        self.received = Received::Waiting(packet);
+    }
+
+    fn discard(&mut self) {
+        match core::mem::replace(&mut self.received, Received::Nothing) {
+            Received::Waiting(packet) | Received::Done(packet) => self.cache.put(packet),
+            Received::Nothing => {}
+        }
     }
 
     /// Whether one more frame can be sent: the lane has room, and there is a buffer.
@@ -67,11 +80,7 @@ impl<'a> StackDevice<'a> {
 
 impl Drop for StackDevice<'_> {
     fn drop(&mut self) {
-        if let Received::Waiting(packet) | Received::Done(packet) =
-            core::mem::replace(&mut self.received, Received::Nothing)
-        {
-            self.cache.put(packet);
-        }
+        self.discard();
         if let Some(packet) = self.spare.take() {
             self.cache.put(packet);
         }

@@ -5,24 +5,24 @@
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, IPV4_HEADER_LEN,
-    Icmpv4Packet, Icmpv6Packet, Icmpv6Repr, IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, Ipv6Packet,
-    Ipv6Repr, NdiscRepr, TcpPacket, TcpRepr, UdpPacket, UdpRepr,
+    Icmpv4Message, Icmpv4Packet, Icmpv6Message, Icmpv6Packet, Icmpv6Repr, IpAddress, IpProtocol, Ipv4Packet,
+    Ipv4Repr, Ipv6Packet, Ipv6Repr, NdiscRepr, TcpPacket, TcpRepr, UdpPacket, UdpRepr,
 };
 
 use super::counters::StackDrop;
+use super::frames::NEIGHBOUR_HOP_LIMIT;
 
 /// The longest IPv4 datagram that is put together from fragments and, as an answer, sent in fragments again: header
 /// and payload, in bytes. It is the size of smoltcp's buffer for this.
 pub const MAX_DATAGRAM: usize = 8192;
-
-/// The hop limit that shows that a neighbour's message came through no router (RFC 4861, 7.1).
-const NEIGHBOUR_HOP_LIMIT: u8 = 255;
 
 /// What a sound frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Inspected {
     /// Who sent it, by protocol address.
     pub(super) source: IpAddress,
+    /// Whom it is for, by protocol address.
+    pub(super) target: IpAddress,
     /// Who sent it on this link.
     pub(super) station: EthernetAddress,
     pub(super) content: Content,
@@ -34,6 +34,8 @@ pub(super) enum Content {
     Probe(IpAddress),
     /// Somebody says that this address is theirs (RFC 4861, 4.4).
     Advertisement(IpAddress),
+    /// A question that is answered at once by an echo (RFC 792; RFC 4443, 4.1), or a fragment of ICMP that may be one.
+    Ping,
     /// A whole UDP datagram.
     Datagram { from: u16, to: u16 },
     /// A fragment of a UDP datagram; which port it is for only the first one says.
@@ -50,16 +52,16 @@ pub(super) fn inspect(frame: &[u8]) -> Checked<Inspected> {
     let frame = EthernetFrame::new_checked(frame).or_malformed()?;
     let station = frame.src_addr();
     station.is_unicast().or_malformed()?;
-    let (source, content) = match frame.ethertype() {
+    let (source, target, content) = match frame.ethertype() {
         EthernetProtocol::Arp => arp(frame.payload())?,
         EthernetProtocol::Ipv4 => ipv4(frame.payload())?,
         EthernetProtocol::Ipv6 => ipv6(frame.payload())?,
         EthernetProtocol::Unknown(_) => return Err(StackDrop::NotLocal),
     };
-    Ok(Inspected { source, station, content })
+    Ok(Inspected { source, target, station, content })
 }
 
-fn arp(packet: &[u8]) -> Checked<(IpAddress, Content)> {
+fn arp(packet: &[u8]) -> Checked<(IpAddress, IpAddress, Content)> {
     let packet = ArpPacket::new_checked(packet).or_malformed()?;
     let ArpRepr::EthernetIpv4 {
         operation,
@@ -79,10 +81,10 @@ fn arp(packet: &[u8]) -> Checked<(IpAddress, Content)> {
         ArpOperation::Request | ArpOperation::Reply => Content::Other,
         ArpOperation::Unknown(_) => return Err(StackDrop::Malformed),
     };
-    Ok((source_protocol_addr.into(), content))
+    Ok((source_protocol_addr.into(), target_protocol_addr.into(), content))
 }
 
-fn ipv4(packet: &[u8]) -> Checked<(IpAddress, Content)> {
+fn ipv4(packet: &[u8]) -> Checked<(IpAddress, IpAddress, Content)> {
     let packet = Ipv4Packet::new_checked(packet).or_malformed()?;
     let header = Ipv4Repr::parse(&packet, &ChecksumCapabilities::default()).or_malformed()?;
     let (source, target) = (IpAddress::Ipv4(header.src_addr), IpAddress::Ipv4(header.dst_addr));
@@ -91,11 +93,14 @@ fn ipv4(packet: &[u8]) -> Checked<(IpAddress, Content)> {
     } else if header.next_header == IpProtocol::Icmp {
         let message = Icmpv4Packet::new_checked(packet.payload()).or_malformed()?;
         message.verify_checksum().or_malformed()?;
-        Content::Other
+        match message.msg_type() {
+            Icmpv4Message::EchoRequest => Content::Ping,
+            _ => Content::Other,
+        }
     } else {
         transport(header.next_header, packet.payload(), &source, &target)?
     };
-    Ok((source, content))
+    Ok((source, target, content))
 }
 
 /// Checks that a fragment is one, and that its datagram can be put together.
@@ -108,11 +113,12 @@ fn fragment(packet: &Ipv4Packet<&[u8]>) -> Checked<Content> {
     }
     match packet.next_header() {
         IpProtocol::Udp => Ok(Content::DatagramFragment),
+        IpProtocol::Icmp => Ok(Content::Ping),
         _ => Ok(Content::Other),
     }
 }
 
-fn ipv6(packet: &[u8]) -> Checked<(IpAddress, Content)> {
+fn ipv6(packet: &[u8]) -> Checked<(IpAddress, IpAddress, Content)> {
     let packet = Ipv6Packet::new_checked(packet).or_malformed()?;
     let header = Ipv6Repr::parse(&packet).or_malformed()?;
     let (source, target) = (IpAddress::Ipv6(header.src_addr), IpAddress::Ipv6(header.dst_addr));
@@ -120,14 +126,16 @@ fn ipv6(packet: &[u8]) -> Checked<(IpAddress, Content)> {
         IpProtocol::Icmpv6 => icmpv6(&header, packet.payload())?,
         next_header => transport(next_header, packet.payload(), &source, &target)?,
     };
-    Ok((source, content))
+    Ok((source, target, content))
 }
 
 fn icmpv6(header: &Ipv6Repr, message: &[u8]) -> Checked<Content> {
     let packet = Icmpv6Packet::new_checked(message).or_malformed()?;
     packet.verify_checksum(&header.src_addr, &header.dst_addr).or_malformed()?;
-    if !packet.msg_type().is_ndisc() {
-        return Ok(Content::Other);
+    match packet.msg_type() {
+        Icmpv6Message::EchoRequest => return Ok(Content::Ping),
+        message if !message.is_ndisc() => return Ok(Content::Other),
+        _ => {}
     }
     (header.hop_limit == NEIGHBOUR_HOP_LIMIT).or_malformed()?;
     let ignored = ChecksumCapabilities::ignored();

@@ -1,7 +1,7 @@
 //! The local stack of a port: smoltcp over the port's packets, with a budget.
 //!
 //! A [`Stack`] answers ARP, neighbour discovery, pings (put together from IPv4 fragments, and fragmented again, up to
-//! [`MAX_DATAGRAM`] bytes; IPv6 fragments are beyond smoltcp), and serves [echo](echo::PORT) on TCP and UDP. It is
+//! [`MAX_DATAGRAM`] bytes; IPv6 fragments are beyond smoltcp), and serves [echo](ECHO_PORT) on TCP and UDP. It is
 //! owned by one worker, which calls [`Stack::poll`] between bursts:
 //!
 //! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
@@ -20,19 +20,20 @@ mod counters;
 mod device;
 mod echo;
 mod filter;
+mod frames;
 mod inspect;
 mod queue;
+mod setup;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use arrayvec::ArrayVec;
 use netdrv::device::Mac;
 use netdrv::packet::{Burst, FRAME_CAPACITY, Packet};
 use netdrv::pool::{Pool, PoolCache};
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
-use smoltcp::wire::{ETHERNET_HEADER_LEN, EthernetAddress, IPV6_MIN_MTU, IpAddress, Ipv6Address, Ipv6Cidr};
+use smoltcp::wire::{ETHERNET_HEADER_LEN, EthernetAddress, IpAddress};
 
 pub use smoltcp::time::{Duration, Instant};
 pub use smoltcp::wire::IpCidr;
@@ -43,65 +44,17 @@ pub use echo::{CONNECTIONS, PORT as ECHO_PORT};
 pub use filter::{Destination, LocalFilter};
 pub use inspect::MAX_DATAGRAM;
 pub use queue::InQueue;
+pub use setup::{SetupError, StackConfig};
 
 use conflict::Tentative;
-use device::{LANE_CAPACITY, Lane, Received, StackDevice};
+use device::{LANE_CAPACITY, Lane, StackDevice};
 use echo::EchoService;
+use frames::{Stations, write_introduction};
 use inspect::{Content, Inspected, inspect};
 
 /// Answers that wait before no more frames are taken.
 const ANSWERS: usize = 64;
 const _: () = assert!(ANSWERS < LANE_CAPACITY && echo::SOCKETS < LANE_CAPACITY);
-
-/// The smallest MTU that a host must be able to use (RFC 791, 3.2).
-const IPV4_MIN_MTU: u16 = 576;
-
-/// What a stack is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct StackConfig<'a> {
-    /// The port's station address.
-    pub mac: Mac,
-    /// The port's MTU in bytes: the longest IP packet. What is more than a buffer holds is not used.
-    pub mtu: u16,
-    /// The port's addresses, one to [`MAX_ADDRESSES`]. With the first IPv6 address that is not link-local comes a
-    /// link-local one made of the MAC, unless there is one already.
-    pub addresses: &'a [IpCidr],
-    /// Different at every start, so that sequence numbers and ports are not those of the last one.
-    pub seed: u64,
-}
-
-/// Why a stack could not be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetupError {
-    /// The MAC is a group's.
-    Mac(Mac),
-    /// There is no address, or there are more than [`MAX_ADDRESSES`].
-    Count(usize),
-    /// No interface can have this address.
-    NotAHost(IpCidr),
-    /// The MTU is below what the family of an address needs.
-    Mtu {
-        /// What the port has, in bytes.
-        given: u16,
-        /// What is needed.
-        needed: u16,
-    },
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SetupError::Mac(mac) => write!(f, "{mac} is no station's address"),
-            SetupError::Count(count) => write!(f, "{count} addresses, where 1 to {MAX_ADDRESSES} can be"),
-            SetupError::NotAHost(address) => write!(f, "no host can have the address {address}"),
-            SetupError::Mtu { given, needed } => {
-                write!(f, "an MTU of {given} bytes, where {needed} are needed")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SetupError {}
 
 /// What one call of [`Stack::poll`] may cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +98,7 @@ impl Stack {
     /// Makes a stack; it speaks when it is first polled. Allocates all that it will ever use, except what fragments
     /// are put together in. `pool` is the one that its frames are made of.
     pub fn new(config: &StackConfig<'_>, pool: &'static Pool, now: Instant) -> Result<Stack, SetupError> {
-        let addresses = interface_addresses(config)?;
+        let addresses = config.checked_addresses()?;
         let frame_limit = FRAME_CAPACITY.min(ETHERNET_HEADER_LEN + usize::from(config.mtu));
         let mut counters = StackCounters::default();
         let mut answers = Lane::with_capacity(LANE_CAPACITY);
@@ -240,9 +193,9 @@ impl Stack {
             taken += 1;
             self.counters.frames_in += 1;
             match self.admit(packet.bytes(), cache) {
-                Ok((inspected, spare)) => {
+                Ok(inspected) => {
                     self.counters.handled += 1;
-                    self.handle(now, inspected, packet, spare, cache);
+                    self.handle(now, inspected, packet, cache);
                 }
                 Err(reason) => {
                     self.counters.drops[reason] += 1;
@@ -253,56 +206,76 @@ impl Stack {
         taken
     }
 
-    /// Decides whether a frame is to be handled, and finds a buffer for the answer that it may need.
-    fn admit(&mut self, frame: &[u8], cache: &mut PoolCache) -> Result<(Inspected, Packet), StackDrop> {
+    /// Decides whether a frame is to be handled; there is a buffer for its answer then.
+    fn admit(&mut self, frame: &[u8], cache: &mut PoolCache) -> Result<Inspected, StackDrop> {
         if !self.filter.is_local(frame) {
             return Err(StackDrop::NotLocal);
         }
         let inspected = inspect(frame)?;
-        let on_link = self.interface.ip_addrs().iter().any(|cidr| cidr.contains_addr(&inspected.source));
-        if !on_link && !matches!(inspected.content, Content::Probe(_)) {
-            return Err(StackDrop::OffLink);
+        if !matches!(inspected.content, Content::Probe(_) | Content::Advertisement(_)) {
+            self.check_source(&inspected.source)?;
         }
-        // The frame's own buffer goes home when it is dropped, so the next one may find what this one did not.
+        // Without one the frame is dropped rather than kept: its own buffer is then there for the next.
         let spare = cache.take().ok_or(StackDrop::NoBuffer)?;
-        match self.echo.datagrams.admit(inspected.content) {
-            Ok(()) => Ok((inspected, spare)),
-            Err(reason) => {
-                cache.put(spare);
-                Err(reason)
-            }
+        cache.put(spare);
+        self.echo.datagrams.admit(inspected.content)?;
+        Ok(inspected)
+    }
+
+    fn check_source(&self, source: &IpAddress) -> Result<(), StackDrop> {
+        if self.interface.has_ip_addr(*source) {
+            Err(StackDrop::Impostor)
+        } else if self.interface.ip_addrs().iter().any(|cidr| cidr.contains_addr(source)) {
+            Ok(())
+        } else {
+            Err(StackDrop::OffLink)
         }
     }
 
-    /// Handles an admitted frame; `spare` is for its answer.
-    fn handle(
-        &mut self,
-        now: Instant,
-        inspected: Inspected,
-        packet: Packet,
-        spare: Packet,
-        cache: &mut PoolCache,
-    ) {
-        let mut device = StackDevice::new(self.frame_limit, &mut self.answers, cache, &mut self.counters);
-        device.received = Received::Waiting(packet);
-        device.spare = Some(spare);
+    fn handle(&mut self, now: Instant, inspected: Inspected, packet: Packet, cache: &mut PoolCache) {
+        // What we asked or said ourselves came back: there is a loop, or another port of ours on the same link.
+        let from_us = inspected.station.0 == self.mac.0;
         match inspected.content {
-            // What we asked or said ourselves came back: there is a loop, or another port on the same link.
-            Content::Probe(_) | Content::Advertisement(_) if inspected.station.0 == self.mac.0 => {}
+            Content::Probe(_) | Content::Advertisement(_) if from_us => cache.put(packet),
             Content::Probe(address) | Content::Advertisement(address) if self.tentative.contains(address) => {
-                drop(device);
+                cache.put(packet);
                 self.give_up(address);
             }
             Content::Probe(address) => {
+                cache.put(packet);
                 if self.interface.has_ip_addr(address) {
+                    let mut device =
+                        StackDevice::new(self.frame_limit, &mut self.answers, cache, &mut self.counters);
                     conflict::defend(self.mac, address, inspected.station, &mut device);
                 }
             }
-            _ => {
-                self.interface.poll_ingress_single(now, &mut device, &mut self.sockets);
-                self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
-                drop(device);
-                self.serve_datagrams(now);
+            Content::Ping => {
+                self.introduce(now, &inspected, cache);
+                self.receive(now, packet, cache);
+            }
+            _ => self.receive(now, packet, cache),
+        }
+    }
+
+    /// Gives a frame to the interface, which may answer it.
+    fn receive(&mut self, now: Instant, packet: Packet, cache: &mut PoolCache) {
+        let mut device = StackDevice::new(self.frame_limit, &mut self.answers, cache, &mut self.counters);
+        device.deliver(packet);
+        self.interface.poll_ingress_single(now, &mut device, &mut self.sockets);
+        self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
+        drop(device);
+        self.serve_datagrams(now);
+    }
+
+    /// Tells the interface where the sender of a ping is. It would find that out by asking, and throw the echo away, when
+    /// it has not heard of the sender for a minute.
+    fn introduce(&mut self, now: Instant, inspected: &Inspected, cache: &mut PoolCache) {
+        let stations = Stations { from: inspected.station, to: EthernetAddress(self.mac.0) };
+        if let Some(mut letter) = cache.take() {
+            if write_introduction(&mut letter, stations, inspected.source, inspected.target) {
+                self.receive(now, letter, cache);
+            } else {
+                cache.put(letter);
             }
         }
     }
@@ -372,38 +345,6 @@ impl fmt::Debug for Stack {
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }
-}
-
-/// Checks the addresses of `config`, and adds the link-local one that IPv6 needs (RFC 4291, 2.8).
-fn interface_addresses(
-    config: &StackConfig<'_>,
-) -> Result<ArrayVec<IpCidr, { filter::MAX_ADDRESSES }>, SetupError> {
-    let station = EthernetAddress(config.mac.0);
-    if !station.is_unicast() {
-        return Err(SetupError::Mac(config.mac));
-    }
-    if !(1..=MAX_ADDRESSES).contains(&config.addresses.len()) {
-        return Err(SetupError::Count(config.addresses.len()));
-    }
-    if let Some(&address) = config.addresses.iter().find(|address| !config::is_host(address)) {
-        return Err(SetupError::NotAHost(address));
-    }
-    let mut addresses: ArrayVec<IpCidr, { filter::MAX_ADDRESSES }> =
-        config.addresses.iter().copied().collect();
-    let ipv6 = |cidr: &IpCidr| match cidr.address() {
-        IpAddress::Ipv6(address) => Some(address),
-        IpAddress::Ipv4(_) => None,
-    };
-    let has_ipv6 = addresses.iter().any(|cidr| ipv6(cidr).is_some());
-    if has_ipv6 && !addresses.iter().filter_map(ipv6).any(|address| address.is_unicast_link_local()) {
-        let prefix = Ipv6Cidr::new(Ipv6Address::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 64);
-        addresses.extend(Ipv6Cidr::from_link_prefix(&prefix, station.into()).map(IpCidr::Ipv6));
-    }
-    let needed = if has_ipv6 { IPV6_MIN_MTU as u16 } else { IPV4_MIN_MTU };
-    if config.mtu < needed {
-        return Err(SetupError::Mtu { given: config.mtu, needed });
-    }
-    Ok(addresses)
 }
 
 /// Sends what is left of the datagram that `interface` is in the middle of. Says whether nothing is, so that it may begin

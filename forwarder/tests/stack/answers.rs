@@ -1,0 +1,438 @@
+//! What the stack answers by itself: who has an address, and pings.
+
+use forwarder::stack::{Duration, IpCidr, MAX_DATAGRAM, SetupError, Stack, StackConfig, StackDrop};
+use netdrv::device::Mac;
+use smoltcp::iface::SocketHandle;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::socket::icmp::Socket;
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4DstUnreachable,
+    Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpAddress, Ipv4Packet, Ipv6Address, Ipv6Packet,
+    NdiscNeighborFlags, NdiscRepr, TcpControl, TcpPacket,
+};
+
+use crate::craft::{NO_ADDRESS, Route, broadcast, duplicate_probe, fragments, solicited_node};
+use crate::rig::{PEER_IPV4, PEER_IPV6, PEER_MAC, Rig, STACK_IPV4, STACK_IPV6, STACK_LINK_LOCAL, STACK_MAC};
+
+const IPV4: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV4, target: STACK_IPV4 };
+const IPV6: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV6, target: STACK_IPV6 };
+const OTHER_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 9]);
+
+/// Sends `count` pings with `data` from the peer and waits for the echoes.
+fn ping(rig: &mut Rig, target: IpAddress, count: u16, data: &[u8]) {
+    const IDENT: u16 = 77;
+    let handle = rig.peer.open_icmp(IDENT);
+    for seq_no in 0..count {
+        send_ping(rig, handle, target, seq_no, data);
+        let mut echo = None;
+        rig.run_until(Duration::from_secs(5), |rig| {
+            let source = rig.peer.interface.get_source_address(&target).expect("an address");
+            let socket = rig.peer.socket::<Socket<'_>>(handle);
+            echo = socket.recv().ok().map(|(message, from)| (message.to_vec(), from, source));
+            echo.is_some()
+        });
+        let (message, from, source) = echo.expect("an echo");
+        assert_eq!(from, target);
+        assert_eq!(echo_in(&message, from, source), (seq_no, data.to_vec()));
+    }
+    rig.peer.sockets.remove(handle);
+}
+
+fn send_ping(rig: &mut Rig, handle: SocketHandle, target: IpAddress, seq_no: u16, data: &[u8]) {
+    let checksums = ChecksumCapabilities::default();
+    let source = rig.peer.interface.get_source_address(&target).expect("an address");
+    let socket = rig.peer.socket::<Socket<'_>>(handle);
+    match (source, target) {
+        (IpAddress::Ipv6(source), IpAddress::Ipv6(to)) => {
+            let message = Icmpv6Repr::EchoRequest { ident: 77, seq_no, data };
+            let bytes = socket.send(message.buffer_len(), target).expect("room");
+            message.emit(&source, &to, &mut Icmpv6Packet::new_unchecked(bytes), &checksums);
+        }
+        _ => {
+            let message = Icmpv4Repr::EchoRequest { ident: 77, seq_no, data };
+            let bytes = socket.send(message.buffer_len(), target).expect("room");
+            message.emit(&mut Icmpv4Packet::new_unchecked(bytes), &checksums);
+        }
+    }
+}
+
+/// The number and the data of an echo.
+fn echo_in(message: &[u8], source: IpAddress, target: IpAddress) -> (u16, Vec<u8>) {
+    let checksums = ChecksumCapabilities::default();
+    match (source, target) {
+        (IpAddress::Ipv6(source), IpAddress::Ipv6(target)) => {
+            let packet = Icmpv6Packet::new_checked(message).expect("a message");
+            match Icmpv6Repr::parse(&source, &target, &packet, &checksums).expect("sound") {
+                Icmpv6Repr::EchoReply { seq_no, data, .. } => (seq_no, data.to_vec()),
+                other => panic!("{other:?}"),
+            }
+        }
+        _ => {
+            let packet = Icmpv4Packet::new_checked(message).expect("a message");
+            match Icmpv4Repr::parse(&packet, &checksums).expect("sound") {
+                Icmpv4Repr::EchoReply { seq_no, data, .. } => (seq_no, data.to_vec()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// The echo that a frame of the stack's carries.
+fn echo_of(frame: &[u8]) -> (u16, Vec<u8>) {
+    let frame = EthernetFrame::new_checked(frame).expect("a frame");
+    assert_eq!(frame.dst_addr(), EthernetAddress(PEER_MAC.0));
+    match frame.ethertype() {
+        EthernetProtocol::Ipv4 => {
+            let packet = Ipv4Packet::new_checked(frame.payload()).expect("a packet");
+            assert!(packet.verify_checksum());
+            echo_in(packet.payload(), packet.src_addr().into(), packet.dst_addr().into())
+        }
+        _ => {
+            let packet = Ipv6Packet::new_checked(frame.payload()).expect("a packet");
+            echo_in(packet.payload(), packet.src_addr().into(), packet.dst_addr().into())
+        }
+    }
+}
+
+/// The neighbour's message that a frame of the stack's carries, with its addresses.
+fn ndisc_of(frame: &[u8]) -> (EthernetAddress, Ipv6Address, Ipv6Address, NdiscRepr<'_>) {
+    let frame = EthernetFrame::new_checked(frame).expect("a frame");
+    assert_eq!(frame.src_addr(), EthernetAddress(STACK_MAC.0));
+    let packet = Ipv6Packet::new_checked(frame.payload()).expect("a packet");
+    assert_eq!(packet.hop_limit(), 255);
+    let (source, target) = (packet.src_addr(), packet.dst_addr());
+    let message = Icmpv6Packet::new_checked(packet.payload()).expect("a message");
+    match Icmpv6Repr::parse(&source, &target, &message, &ChecksumCapabilities::default()).expect("sound") {
+        Icmpv6Repr::Ndisc(message) => (frame.dst_addr(), source, target, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ipv6(address: IpAddress) -> Ipv6Address {
+    match address {
+        IpAddress::Ipv6(address) => address,
+        IpAddress::Ipv4(_) => panic!("an IPv6 address is needed"),
+    }
+}
+
+fn settled() -> Rig {
+    let mut rig = Rig::new();
+    rig.settle();
+    rig
+}
+
+#[test]
+fn pings_are_echoed() {
+    let mut rig = Rig::new();
+    for target in [STACK_IPV4, STACK_IPV6, STACK_LINK_LOCAL] {
+        for len in [0, 1, 56, 1452] {
+            let data: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            ping(&mut rig, target, 10, &data);
+        }
+    }
+    assert_eq!(rig.stack.counters().drops.sum(), 0);
+    rig.finish();
+}
+
+#[test]
+fn an_address_is_told_to_who_asks_for_it() {
+    let mut rig = settled();
+    for (source, target_protocol) in [(PEER_IPV4, PEER_IPV4), (NO_ADDRESS, NO_ADDRESS)] {
+        let answers = rig.ask(&Route { to: broadcast(), source, ..IPV4 }.arp(ArpOperation::Request));
+        let frame = EthernetFrame::new_checked(&answers[0]).expect("a frame");
+        let packet = ArpPacket::new_checked(frame.payload()).expect("a packet");
+        let ArpRepr::EthernetIpv4 {
+            operation: ArpOperation::Reply,
+            source_hardware_addr,
+            source_protocol_addr,
+            target_hardware_addr,
+            target_protocol_addr,
+        } = ArpRepr::parse(&packet).expect("sound")
+        else {
+            panic!("a reply is due")
+        };
+        assert_eq!(source_hardware_addr.0, STACK_MAC.0);
+        assert_eq!(IpAddress::from(source_protocol_addr), STACK_IPV4);
+        assert_eq!(target_hardware_addr.0, PEER_MAC.0);
+        assert_eq!(IpAddress::from(target_protocol_addr), target_protocol);
+        assert_eq!((frame.dst_addr().0, answers.len()), (PEER_MAC.0, 1));
+    }
+    rig.finish();
+}
+
+#[test]
+fn a_neighbour_is_told_and_so_is_who_would_take_the_address() {
+    let mut rig = settled();
+    for address in [STACK_IPV6, STACK_LINK_LOCAL] {
+        let (to, group) = solicited_node(address);
+        let question = NdiscRepr::NeighborSolicit {
+            target_addr: ipv6(address),
+            lladdr: Some(EthernetAddress(PEER_MAC.0).into()),
+        };
+        let route = Route { to, target: group, ..IPV6 };
+        let answers = rig.ask(&route.icmpv6(255, Icmpv6Repr::Ndisc(question)));
+        let (station, source, target, message) = ndisc_of(&answers[0]);
+        assert_eq!((station.0, source, target), (PEER_MAC.0, ipv6(address), ipv6(PEER_IPV6)));
+        assert!(
+            matches!(message, NdiscRepr::NeighborAdvert { target_addr, .. } if target_addr == ipv6(address))
+        );
+
+        let answers = rig.ask(&duplicate_probe(OTHER_MAC, address));
+        let (station, source, target, message) = ndisc_of(&answers[0]);
+        assert_eq!((station.0, source), ([0x33, 0x33, 0, 0, 0, 1], ipv6(address)));
+        assert_eq!(target, Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
+        let expected = NdiscRepr::NeighborAdvert {
+            flags: NdiscNeighborFlags::OVERRIDE,
+            target_addr: ipv6(address),
+            lladdr: Some(EthernetAddress(STACK_MAC.0).into()),
+        };
+        assert_eq!(message, expected);
+    }
+    assert_eq!(rig.stack.counters().conflicts, 0);
+    rig.finish();
+}
+
+#[test]
+fn every_ipv6_address_is_probed_once() {
+    let mut rig = Rig::new();
+    let mut probed = Vec::new();
+    let end = rig.now + Duration::from_secs(10);
+    while rig.now < end {
+        rig.step();
+        for frame in &rig.sent {
+            let (station, source, target, message) = ndisc_of(frame);
+            let NdiscRepr::NeighborSolicit { target_addr, lladdr: None } = message else {
+                panic!("{message:?}")
+            };
+            let (mac, group) = solicited_node(target_addr.into());
+            assert_eq!((station.0, IpAddress::from(target)), (mac.0, group));
+            assert!(source.is_unspecified());
+            probed.push(IpAddress::from(target_addr));
+        }
+        // The link may send our own frames back to us. That is no objection.
+        for frame in rig.sent.clone() {
+            rig.offer(&frame);
+        }
+    }
+    assert_eq!(probed, [STACK_IPV6, STACK_LINK_LOCAL]);
+    assert_eq!(rig.stack.counters().conflicts, 0);
+    rig.finish();
+}
+
+#[test]
+fn an_address_that_another_station_has_is_given_up() {
+    let claim = NdiscRepr::NeighborAdvert {
+        flags: NdiscNeighborFlags::OVERRIDE,
+        target_addr: ipv6(STACK_IPV6),
+        lladdr: Some(EthernetAddress(OTHER_MAC.0).into()),
+    };
+    let all_nodes = Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    let route = Route {
+        from: OTHER_MAC,
+        to: Mac([0x33, 0x33, 0, 0, 0, 1]),
+        source: STACK_IPV6,
+        target: all_nodes.into(),
+    };
+    let advertisement = route.icmpv6(255, Icmpv6Repr::Ndisc(claim));
+    for objection in [duplicate_probe(OTHER_MAC, STACK_IPV6), advertisement] {
+        let mut rig = Rig::new();
+        rig.step();
+        assert!(rig.stack.filter().is_local(&IPV6.ping(1, b"before")));
+        assert!(rig.ask(&objection).is_empty());
+        assert_eq!(rig.stack.counters().conflicts, 1);
+        assert!(!rig.stack.filter().is_local(&IPV6.ping(1, b"after")));
+        assert!(rig.ask(&IPV6.ping(1, b"after")).is_empty());
+        assert_eq!(rig.stack.counters().drops[StackDrop::NotLocal], 1);
+        ping(&mut rig, STACK_LINK_LOCAL, 1, b"the others stay");
+        rig.finish();
+    }
+}
+
+#[test]
+fn a_claim_that_comes_too_late_changes_nothing() {
+    let mut rig = settled();
+    assert_eq!(rig.ask(&duplicate_probe(OTHER_MAC, STACK_IPV6)).len(), 1);
+    assert_eq!(rig.stack.counters().conflicts, 0);
+    ping(&mut rig, STACK_IPV6, 1, b"still here");
+    rig.finish();
+}
+
+#[test]
+fn a_ping_from_a_station_not_heard_of_is_echoed_at_once() {
+    let mut rig = settled();
+    for minutes in [0, 2, 60] {
+        rig.now += Duration::from_secs(60 * minutes);
+        for route in [IPV4, IPV6] {
+            let answers = rig.ask(&route.ping(5, b"hello"));
+            assert_eq!(answers.len(), 1);
+            assert_eq!(echo_of(&answers[0]), (5, b"hello".to_vec()));
+        }
+    }
+    rig.finish();
+}
+
+#[test]
+fn long_pings_go_in_fragments_both_ways() {
+    let mut rig = Rig::new();
+    for len in [1473, 2000, 5000, MAX_DATAGRAM - 28] {
+        let data: Vec<u8> = (0..len).map(|i| (i / 3) as u8).collect();
+        ping(&mut rig, STACK_IPV4, 3, &data);
+    }
+    assert_eq!(rig.stack.counters().drops.sum(), 0);
+    rig.finish();
+}
+
+#[test]
+fn long_pings_do_not_mix_whatever_the_budget() {
+    for (tx, pieces) in [(1, 1480), (2, 800), (32, 8)] {
+        let mut rig = settled();
+        rig.budget.tx = tx;
+        let pings: Vec<Vec<u8>> = (0..4u8).map(|i| IPV4.ping(i.into(), &vec![i; 4000])).collect();
+        for frame in &pings {
+            // With a number of its own, so that fragments of different pings are not put together.
+            for mut piece in fragments(frame, pieces) {
+                let mut packet = Ipv4Packet::new_unchecked(&mut piece[14..]);
+                packet.set_ident(frame[41].into());
+                packet.fill_checksum();
+                rig.offer(&piece);
+                rig.poll_stack();
+                let sent = std::mem::take(&mut rig.sent);
+                rig.peer.device.sent.clear();
+                rig.peer.device.received.extend(sent);
+            }
+        }
+        while rig.stack.waiting() > 0 || !rig.queue.is_empty() {
+            rig.poll_stack();
+            let sent = std::mem::take(&mut rig.sent);
+            rig.peer.device.received.extend(sent);
+        }
+        let handle = rig.peer.open_icmp(1);
+        let mut echoes = Vec::new();
+        rig.run_until(Duration::from_secs(5), |rig| {
+            while let Ok((message, from)) = rig.peer.socket::<Socket<'_>>(handle).recv() {
+                echoes.push(echo_in(message, from, PEER_IPV4));
+            }
+            echoes.len() == pings.len()
+        });
+        assert!(echoes.iter().all(|(number, data)| *data == vec![*number as u8; 4000]));
+        rig.finish();
+    }
+}
+
+#[test]
+fn a_datagram_beyond_the_buffer_is_counted() {
+    let mut rig = settled();
+    let frame = IPV4.ping(1, &vec![7; MAX_DATAGRAM - 27]);
+    let pieces = fragments(&frame, 1480);
+    assert!(rig.ask(&pieces[0]).is_empty());
+    assert!(rig.ask(pieces.last().expect("a piece")).is_empty());
+    assert_eq!(rig.stack.counters().drops[StackDrop::TooLong], 1);
+    rig.finish();
+}
+
+#[test]
+fn a_whole_group_can_be_pinged() {
+    let mut rig = settled();
+    let group = Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into();
+    let source = IpAddress::v6(0xfe80, 0, 0, 0, 0, 0, 0, 2);
+    let route = Route { from: PEER_MAC, to: Mac([0x33, 0x33, 0, 0, 0, 1]), source, target: group };
+    let answers = rig.ask(&route.ping(9, b"all"));
+    assert_eq!(echo_of(&answers[0]), (9, b"all".to_vec()));
+    rig.finish();
+}
+
+#[test]
+fn a_closed_port_says_so() {
+    let mut rig = settled();
+    rig.ask(&Route { to: broadcast(), ..IPV4 }.arp(ArpOperation::Request));
+    let answers = rig.ask(&IPV4.udp(5000, 5001, b"anybody?"));
+    let packet = Ipv4Packet::new_checked(&answers[0][14..]).expect("a packet");
+    let message = Icmpv4Packet::new_checked(packet.payload()).expect("a message");
+    let parsed = Icmpv4Repr::parse(&message, &ChecksumCapabilities::default()).expect("sound");
+    let reason = Icmpv4DstUnreachable::PortUnreachable;
+    assert!(matches!(parsed, Icmpv4Repr::DstUnreachable { reason: found, .. } if found == reason));
+
+    let answers = rig.ask(&IPV4.tcp((5000, 80), TcpControl::Syn, (1, None), b""));
+    let packet = Ipv4Packet::new_checked(&answers[0][14..]).expect("a packet");
+    assert!(TcpPacket::new_checked(packet.payload()).expect("a segment").rst());
+    rig.finish();
+}
+
+#[test]
+fn frames_that_nobody_here_should_answer_are_dropped_with_a_reason() {
+    let mut rig = settled();
+    let other = IpAddress::v4(192, 0, 2, 77);
+    let far = IpAddress::v4(198, 51, 100, 1);
+    let far_ipv6 = IpAddress::v6(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+    let cases = [
+        (IPV4.tcp((1, 7), TcpControl::Syn, (1, None), b""), None),
+        (Route { target: other, ..IPV4 }.ping(1, b""), Some(StackDrop::NotLocal)),
+        (Route { to: OTHER_MAC, ..IPV4 }.ping(1, b""), Some(StackDrop::NotLocal)),
+        (Route { source: far, ..IPV4 }.ping(1, b""), Some(StackDrop::OffLink)),
+        (Route { source: NO_ADDRESS, ..IPV4 }.ping(1, b""), Some(StackDrop::OffLink)),
+        (Route { source: far_ipv6, ..IPV6 }.ping(1, b""), Some(StackDrop::OffLink)),
+        (Route { source: far, ..IPV4 }.arp(ArpOperation::Request), Some(StackDrop::OffLink)),
+        (Route { source: STACK_IPV4, ..IPV4 }.ping(1, b""), Some(StackDrop::Impostor)),
+        (Route { source: STACK_IPV4, ..IPV4 }.arp(ArpOperation::Reply), Some(StackDrop::Impostor)),
+        (Route { source: STACK_LINK_LOCAL, ..IPV6 }.ping(1, b""), Some(StackDrop::Impostor)),
+        (Route { from: broadcast(), ..IPV4 }.ping(1, b""), Some(StackDrop::Malformed)),
+        (IPV4.arp(ArpOperation::Unknown(3)), Some(StackDrop::Malformed)),
+        (IPV4.udp(1, 7, b"x")[..40].to_vec(), Some(StackDrop::Malformed)),
+    ];
+    for (frame, reason) in cases {
+        let before = *rig.stack.counters();
+        rig.ask(&frame);
+        let after = rig.stack.counters();
+        assert_eq!(after.drops.sum() - before.drops.sum(), u64::from(reason.is_some()), "{reason:?}");
+        assert_eq!(after.handled - before.handled, u64::from(reason.is_none()), "{reason:?}");
+        if let Some(reason) = reason {
+            assert_eq!(after.drops[reason], before.drops[reason] + 1, "{reason}");
+        }
+    }
+    rig.finish();
+}
+
+#[test]
+fn a_changed_byte_never_gets_an_answer() {
+    let mut rig = settled();
+    let frames = [
+        IPV4.ping(1, b"data that is checked"),
+        IPV6.ping(1, b"data that is checked"),
+        IPV4.udp(5000, 7, b"data that is checked"),
+        IPV6.udp(5000, 7, b"data that is checked"),
+        IPV4.tcp((5000, 7), TcpControl::Syn, (1, None), b""),
+        IPV6.tcp((5000, 7), TcpControl::Syn, (1, None), b""),
+    ];
+    for frame in frames {
+        // Behind the addresses, all is under a checksum.
+        for index in 34..frame.len() {
+            let mut changed = frame.clone();
+            changed[index] ^= 0x10;
+            let before = rig.stack.counters().handled;
+            rig.ask(&changed);
+            assert_eq!(rig.stack.counters().handled, before, "byte {index}");
+        }
+    }
+    rig.finish();
+}
+
+#[test]
+fn a_stack_that_can_not_be_is_refused() {
+    let rig = Rig::new();
+    let valid = [IpCidr::new(STACK_IPV4, 24)];
+    let make = |mac: Mac, mtu: u16, addresses: &[IpCidr]| {
+        let config = StackConfig { mac, mtu, addresses, seed: 1 };
+        Stack::new(&config, rig.pool, rig.now).map(drop)
+    };
+    let with_ipv6 = [IpCidr::new(STACK_IPV6, 64)];
+    let group = IpCidr::new(IpAddress::v4(224, 0, 0, 1), 24);
+    assert_eq!(make(STACK_MAC, 576, &valid), Ok(()));
+    assert_eq!(make(STACK_MAC, 9000, &with_ipv6), Ok(()));
+    assert_eq!(make(broadcast(), 1500, &valid), Err(SetupError::Mac(broadcast())));
+    assert_eq!(make(STACK_MAC, 1500, &[]), Err(SetupError::Count(0)));
+    assert_eq!(make(STACK_MAC, 1500, &[valid[0]; 8]), Err(SetupError::Count(8)));
+    assert_eq!(make(STACK_MAC, 1500, &[group]), Err(SetupError::NotAHost(group)));
+    assert_eq!(make(STACK_MAC, 575, &valid), Err(SetupError::Mtu { given: 575, needed: 576 }));
+    assert_eq!(make(STACK_MAC, 1279, &with_ipv6), Err(SetupError::Mtu { given: 1279, needed: 1280 }));
+    rig.finish();
+}
