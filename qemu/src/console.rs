@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anstream::adapter::strip_str;
 use anyhow::{Context, Result, bail};
 
 use crate::guest::{Line, LineHook};
@@ -91,7 +92,7 @@ impl Console {
         let mut output = BufReader::new(output);
         let mut bytes = Vec::new();
         while output.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
-            let text = String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned();
+            let text = readable(&bytes);
             if let Some(hook) = &mut hook {
                 hook(&text);
             }
@@ -183,6 +184,12 @@ impl Console {
     }
 }
 
+/// A line without its end, and without the escape sequences by which GRUB and firmware clear a screen.
+fn readable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    strip_str(text.trim_end_matches(['\r', '\n'])).to_string()
+}
+
 const UNPOISONED: &str = "no thread panics while it holds the console";
 
 impl State {
@@ -225,6 +232,13 @@ mod tests {
         assert!(started.console.wait_for_exit(SOON).unwrap().success());
         let texts: Vec<_> = started.console.lines_from(0).into_iter().map(|line| line.text).collect();
         assert_eq!(texts, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_line_that_follows_a_cleared_screen_begins_with_its_text() {
+        assert_eq!(readable(b"\x1b[H\x1b[J\x1b[1;1Hsluice ready boot_us=1\r\n"), "sluice ready boot_us=1");
+        assert_eq!(readable("µs \u{fffd}\n".as_bytes()), "µs \u{fffd}");
+        assert_eq!(readable(b"\xff\n"), "\u{fffd}");
     }
 
     #[test]
