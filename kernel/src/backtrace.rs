@@ -1,5 +1,6 @@
 #![allow(unsafe_code)] // Reads the stack of crashed code.
-//! The chain of callers, from frame pointers. It believes nothing: the registers it starts from may be garbage.
+//! The chain of callers, from frame pointers. It believes nothing: the registers it starts from may be
+//! garbage.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ pub(crate) fn set_text(text: Section) {
     TEXT_END.store(text.end, Ordering::Relaxed);
 }
 
-/// Prints as `  at 0x1001234` lines: the code at `rip`, then its callers. The host command puts names to them.
+/// Prints as `  at 0x1001234` lines: the code at `rip`, then its callers. The host command puts names to
+/// them.
 pub(crate) struct Backtrace {
     pub(crate) rip: u64,
     pub(crate) rbp: u64,
@@ -36,8 +38,8 @@ impl fmt::Display for Backtrace {
     }
 }
 
-/// Return addresses, innermost first: `rbp` points to the caller's `rbp`, and above that lies the return address.
-/// Frames must go upwards in memory, so that a broken chain ends.
+/// Return addresses, innermost first: `rbp` points to the caller's `rbp`, and above that lies the return
+/// address. Frames must go upwards in memory, so that a broken chain ends.
 fn callers(rbp: u64, read: impl Fn(u64) -> Option<u64>) -> impl Iterator<Item = u64> {
     let mut frame = rbp;
     let next = move || {
@@ -55,8 +57,8 @@ fn read_word(address: u64) -> Option<u64> {
     if address == 0 || !address.is_multiple_of(8) || !paging::is_readable(address) {
         return None;
     }
-    // SAFETY: the address is mapped and aligned, and a word does not reach past its page. It may be changed by
-    // someone else meanwhile, so it is read as volatile; any value will do.
+    // SAFETY: the address is mapped and aligned, and a word does not reach past its page. It may be changed
+    // by someone else meanwhile, so it is read as volatile; any value will do.
     Some(unsafe { (address as *const u64).read_volatile() })
 }
 
@@ -92,7 +94,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn always_ends(words in prop::collection::vec(prop_oneof![any::<u64>(), BASE..BASE + 512], 64), rbp: u64) {
+        fn always_ends(
+            words in prop::collection::vec(prop_oneof![any::<u64>(), BASE..BASE + 512], 64),
+            rbp: u64,
+        ) {
             prop_assert!(walk(&words, rbp).len() <= MAX_DEPTH);
             prop_assert!(walk(&words, BASE + rbp % 512).len() <= MAX_DEPTH);
         }

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)] // Clears pages and gives them out as pointers.
-//! Memory for devices: neighbouring pages, cleared. The address that a device uses is the pointer's own value, since
-//! RAM is mapped one to one and the caches of x86 are coherent with devices.
+//! Memory for devices: neighbouring pages, cleared. The address that a device uses is the pointer's own
+//! value, since RAM is mapped one to one and the caches of x86 are coherent with devices.
 
 use core::ptr::{self, NonNull};
 
@@ -24,8 +24,8 @@ pub fn allocate(pages: u64) -> Result<NonNull<u8>, FrameError> {
 /// [`FrameError::NotAllocated`] when they are not allocated.
 ///
 /// # Safety
-/// `start` and `pages` are from one call of [`allocate`], no device has the address any more, and no reference into
-/// the pages is alive.
+/// `start` and `pages` are from one call of [`allocate`], no device has the address any more, and no
+/// reference into the pages is alive.
 pub unsafe fn free(start: NonNull<u8>, pages: u64) -> Result<(), FrameError> {
     let start = device_address(start);
     memory::free(PageRange { start, end: start + pages * PAGE_SIZE })

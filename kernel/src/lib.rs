@@ -1,7 +1,7 @@
 //! Bare-metal library: boot, memory, cores, time, PCI, console. It knows no network card.
 //!
-//! [`entry!`] makes a program of it: the loader's entry ends in the program's `main`, which finds memory, page tables,
-//! a heap, a console with the `log` facade, and reports of panics and exceptions in place.
+//! [`entry!`] makes a program of it: the loader's entry ends in the program's `main`, which finds memory,
+//! page tables, a heap, a console with the `log` facade, and reports of panics and exceptions in place.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -24,8 +24,8 @@ pub mod power;
 pub mod smp;
 pub mod time;
 
-/// Makes `main`, a `fn(&'static Boot) -> !`, the program that the image runs, and gives the image its heap and its
-/// panic handler. It is called once, in the crate of the image.
+/// Makes `main`, a `fn(&'static Boot) -> !`, the program that the image runs, and gives the image its heap
+/// and its panic handler. It is called once, in the crate of the image.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {

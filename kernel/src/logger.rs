@@ -1,4 +1,5 @@
-//! The `log` facade on the serial console: `[   0.012345] INFO  kernel::smp: text`, with the seconds since entry.
+//! The `log` facade on the serial console: `[   0.012345] INFO  kernel::smp: text`, with the seconds since
+//! entry.
 
 use log::{LevelFilter, Log, Metadata, Record};
 

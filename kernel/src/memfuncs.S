@@ -1,7 +1,8 @@
-# The C functions on memory, under names of their own, so that tests can call them beside those of a C library.
+# The C functions on memory, under names of their own, so that tests can call them beside those of a C
+# library.
 #
-# Short blocks go through SSE registers with an overlapping tail; long ones through `rep movsq`, which is fast both
-# on processors (fast-string operation, Intel optimization manual, section 3.7.6) and under emulation.
+# Short blocks go through SSE registers with an overlapping tail; long ones through `rep movsq`, which is fast
+# both on processors (fast-string operation, Intel optimization manual, section 3.7.6) and under emulation.
 
 .section .text.mem, "ax"
 
@@ -13,7 +14,8 @@
 sluice_memmove:
     movq %rdi, %rax
     subq %rsi, %rax
-    cmpq %rdx, %rax                 # unsigned: to - from < length means that the end of the source is overwritten first
+    # Unsigned: to - from < length means that copying forwards would overwrite what is still to be read.
+    cmpq %rdx, %rax
     jb move_backwards
 sluice_memcpy:
     movq %rdi, %rax

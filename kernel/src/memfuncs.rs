@@ -1,6 +1,7 @@
 #![allow(unsafe_code)] // Assembly.
-//! The C functions on memory: compiled Rust calls them, and without a C library somebody has to bring them. They are in
-//! assembly, because a compiler may turn a loop in Rust into a call to the very function that it is the body of.
+//! The C functions on memory: compiled Rust calls them, and without a C library somebody has to bring them.
+//! They are in assembly, because a compiler may turn a loop in Rust into a call to the very function that it
+//! is the body of.
 
 use core::arch::global_asm;
 
@@ -91,7 +92,11 @@ mod tests {
         }
 
         #[test]
-        fn compares_like_slices(a in prop::collection::vec(0..3_u8, 0..40), other in prop::collection::vec(0..3_u8, 40), same in 0..41_usize) {
+        fn compares_like_slices(
+            a in prop::collection::vec(0..3_u8, 0..40),
+            other in prop::collection::vec(0..3_u8, 40),
+            same in 0..41_usize,
+        ) {
             let mut b = a.clone();
             for (at, value) in b.iter_mut().enumerate().skip(same) {
                 *value = other[at].wrapping_mul(127);

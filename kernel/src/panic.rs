@@ -1,8 +1,9 @@
 #![allow(unsafe_code)] // Reads the frame pointer.
-//! The end after a panic or an exception: stop the other cores, say what happened, and do what `on-panic=` says.
+//! The end after a panic or an exception: stop the other cores, say what happened, and do what `on-panic=`
+//! says.
 //!
-//! A crash inside the report ends with one more line, and a crash inside of that ends without; a core that crashes
-//! while another reports just stops. So the end always comes.
+//! A crash inside the report ends with one more line, and a crash inside of that ends without; a core that
+//! crashes while another reports just stops. So the end always comes.
 
 use core::arch::asm;
 use core::fmt;
@@ -21,7 +22,13 @@ pub fn report(info: &PanicInfo<'_>) -> ! {
     let (rip, rbp): (u64, u64);
     // SAFETY: it only reads two registers.
     unsafe {
-        asm!("lea {}, [rip]", "mov {}, rbp", out(reg) rip, out(reg) rbp, options(nomem, nostack, preserves_flags));
+        asm!(
+            "lea {}, [rip]",
+            "mov {}, rbp",
+            out(reg) rip,
+            out(reg) rbp,
+            options(nomem, nostack, preserves_flags),
+        );
     }
     match info.location() {
         Some(location) => end(rip, rbp, format_args!("panic: {} at {location}", info.message())),

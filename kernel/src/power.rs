@@ -40,8 +40,8 @@ pub fn set_on_panic(on_panic: OnPanic) {
     EXITS.store(on_panic == OnPanic::Exit, Ordering::Relaxed);
 }
 
-/// Looks for the word `on-panic=` alone, so that it holds before the command line is read in earnest. A value that
-/// is not known changes nothing here; it is refused later.
+/// Looks for the word `on-panic=` alone, so that it holds before the command line is read in earnest. A value
+/// that is not known changes nothing here; it is refused later.
 pub(crate) fn set_on_panic_from(command_line: &str) {
     for word in command_line.split_ascii_whitespace() {
         match word {
@@ -88,8 +88,8 @@ pub fn set_acpi_reset(port: u16, value: u8) {
     *ACPI_RESET.lock() = Some((port, value));
 }
 
-/// Restarts the machine: by ACPI where known, the reset control register, the keyboard controller, and in the end a
-/// triple fault, which no processor survives.
+/// Restarts the machine: by ACPI where known, the reset control register, the keyboard controller, and in the
+/// end a triple fault, which no processor survives.
 pub fn reboot() -> ! {
     interrupts::disable();
     // The lock may be held by a core that has crashed.
@@ -97,7 +97,8 @@ pub fn reboot() -> ! {
         write_port(port, value);
         give_it_time();
     }
-    /// Reset control register of Intel's chipsets (ICH9 datasheet, section 13.7.5): set SYS_RST, then RST_CPU too.
+    /// Reset control register of Intel's chipsets (ICH9 datasheet, section 13.7.5): set SYS_RST, then RST_CPU
+    /// too.
     const RESET_CONTROL: u16 = 0xcf9;
     write_port(RESET_CONTROL, 0x02);
     write_port(RESET_CONTROL, 0x06);

@@ -107,7 +107,7 @@ fn execute_heap() {
     unsafe { asm!("call {}", in(reg) code.as_ptr(), clobber_abi("C")) };
 }
 
-/// A page fault whose gate is missing: the processor cannot deliver it (SDM volume 3, table 7-5).
+/// A page fault whose gate is missing: the processor cannot deliver it (SDM volume 3, table 6-5).
 fn double_fault() {
     const PAGE_FAULT: usize = 14;
     const GATE: usize = 16;
@@ -118,8 +118,8 @@ fn double_fault() {
         base: *mut u8,
     }
     let mut table = Pointer { limit: 0, base: ptr::null_mut() };
-    // SAFETY: the copy of the table lives for ever; only the gate for page faults is missing in it, and no page fault
-    // is meant to return.
+    // SAFETY: the copy of the table lives for ever; only the gate for page faults is missing in it, and no
+    // page fault is meant to return.
     unsafe {
         asm!("sidt [{}]", in(reg) &raw mut table);
         let copy = Box::leak(Box::new([0_u8; 256 * GATE]));

@@ -1,6 +1,7 @@
 # From the loader to the first line of Rust: 32-bit protected mode without paging -> 64-bit long mode.
 #
-# Two loaders, one way in. Both hand over in 32-bit protected mode with flat segments, paging off, interrupts off:
+# Two loaders, one way in. Both hand over in 32-bit protected mode with flat segments, paging off, interrupts
+# off:
 #   PVH         (Xen public/arch-x86/hvm/start_info.h)  EBX = struct hvm_start_info
 #   Multiboot2  (specification 2.0, section 3.3)        EAX = 0x36d76289, EBX = boot information
 #
@@ -99,8 +100,8 @@ multiboot2_entry:
     jne no_long_mode
     movl %edi, %ebx
 
-    # The first 4 GiB, one to one, in 2 MiB pages: enough to read what the loader left. The image builds its own
-    # tables right after.
+    # The first 4 GiB, one to one, in 2 MiB pages: enough to read what the loader left. The image builds its
+    # own tables right after.
     movl $boot_pd, %edi
     movl $0x83, %eax                # present | writable | large
     movl $2048, %ecx

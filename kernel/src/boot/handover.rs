@@ -161,7 +161,7 @@ pub(super) enum BootError {
     CommandLineTooLong,
     /// The command line is not UTF-8.
     CommandLineNotText,
-    /// The module does not lie in RAM.
+    /// The module does not lie in RAM, or lies where something else is.
     WildModule,
 }
 
@@ -171,9 +171,10 @@ impl fmt::Display for BootError {
             Self::UnknownLoader => {
                 f.write_str("loader: neither PVH nor Multiboot2 started this image; allowed: PVH, Multiboot2")
             }
-            // Seen with QEMU 7.2, whose loader copies the line into a buffer of 4096 bytes beside the start info.
+            // Seen with QEMU 7.2, whose loader copies the line into a buffer of 4096 bytes beside the start
+            // info.
             Self::NoStartInfo => f.write_str(
-                "start info: overwritten, as by QEMU with a long command line; allowed: a command line of 4095 bytes",
+                "start info: overwritten, maybe by a long command line; allowed: a command line of 4095 bytes",
             ),
             Self::WildPointer(what) => write!(f, "{what}: bad address; allowed: 1..4 GiB"),
             Self::Malformed(what) => write!(f, "{what}: malformed; allowed: what the boot protocol says"),
@@ -185,7 +186,7 @@ impl fmt::Display for BootError {
                 write!(f, "command line: too long; allowed: {MAX_COMMAND_LINE} bytes")
             }
             Self::CommandLineNotText => f.write_str("command line: not text; allowed: UTF-8"),
-            Self::WildModule => f.write_str("module: not in RAM; allowed: any address in RAM"),
+            Self::WildModule => f.write_str("module: not in free RAM; allowed: any other address in RAM"),
         }
     }
 }

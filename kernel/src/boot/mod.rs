@@ -12,7 +12,7 @@ use core::slice;
 use handover::{BootError, Extent, Handover, PhysicalMemory, Rsdp};
 pub use handover::{Loader, Region, RegionKind};
 
-use crate::memory::PageRange;
+use crate::memory::{FrameError, PageRange};
 use crate::{backtrace, console, cpu, logger, memory, paging, power};
 
 // A hosted test has an entry of its own.
@@ -34,8 +34,8 @@ pub struct Boot {
     pub command_line: &'static str,
     /// The first module, where the loader brought one.
     pub module: Option<&'static [u8]>,
-    /// Physical address of the root pointer of the ACPI tables, where the loader knows it. Before it is read it must be
-    /// mapped, see [`paging::map_firmware`].
+    /// Physical address of the root pointer of the ACPI tables, where the loader knows it. Before it is read
+    /// it must be mapped, see [`paging::map_firmware`].
     pub rsdp: Option<u64>,
     /// The memory map as the loader gave it.
     pub memory: &'static [Region],
@@ -121,8 +121,11 @@ fn take_over(loader: u32, information: u32) -> Result<Handover, BootError> {
 fn keep(handover: &Handover, entry_tsc: u64, layout: &'static Layout) -> Result<&'static Boot, BootError> {
     let command_line = handover.command_line.checked()?;
     let module = handover.module.map(Extent::pages);
-    memory::init(&handover.regions, layout.image(), module).map_err(|_| BootError::NoMemoryMap)?;
-    if module.is_some_and(|module| !memory::is_ram(module)) {
+    memory::init(&handover.regions, layout.image(), module).map_err(|error| match error {
+        FrameError::Fragmented => BootError::TooManyRegions,
+        _ => BootError::NoMemoryMap,
+    })?;
+    if module.is_some_and(|module| !can_hold_module(module, layout.image())) {
         return Err(BootError::WildModule);
     }
     paging::init(layout);
@@ -139,12 +142,19 @@ fn keep(handover: &Handover, entry_tsc: u64, layout: &'static Layout) -> Result<
     })))
 }
 
+/// The page at 0 is not mapped, and the image is no module.
+fn can_hold_module(module: PageRange, image: PageRange) -> bool {
+    memory::is_ram(module) && module.start != 0 && (module.end <= image.start || image.end <= module.start)
+}
+
 /// The module, where the loader put it.
 fn module_bytes(module: Extent) -> &'static [u8] {
     let length = usize::try_from(module.end - module.start).expect("addresses have 64 bits");
-    // SAFETY: the module lies in RAM (checked by `keep`), which is mapped one to one, and the frame allocator never
-    // owned its pages: nobody writes there.
-    unsafe { slice::from_raw_parts(module.start as *const u8, length) }
+    // SAFETY: the module lies in RAM (checked by `keep`), which is mapped one to one, and the frame allocator
+    // never owned its pages: nobody writes there.
+    let bytes = unsafe { slice::from_raw_parts(module.start as *const u8, length) };
+    // The page in which other cores start is in low memory, wherever that page is.
+    if module.start < memory::LOW_MEMORY_END { bytes.to_vec().leak() } else { bytes }
 }
 
 /// What the entry code maps one to one.
@@ -156,8 +166,9 @@ impl PhysicalMemory for BelowFourGib {
         if address == 0 || end > 1 << 32 {
             return None;
         }
-        // SAFETY: the entry code mapped the first 4 GiB, and reading has no effect on RAM; an address where nothing
-        // answers reads as ones. Nobody writes while the boot core is alone and takes the structures apart.
+        // SAFETY: the entry code mapped the first 4 GiB, and reading has no effect on RAM; an address where
+        // nothing answers reads as ones. Nobody writes while the boot core is alone and takes the structures
+        // apart.
         Some(unsafe { slice::from_raw_parts(address as *const u8, length) })
     }
 }

@@ -11,8 +11,8 @@ pub(super) const MAGIC: u32 = 0x36d7_6289;
 
 /// Largest information block that is believed. GRUB's are 1 to 20 KiB, most of it the UEFI memory map.
 const MAX_BLOCK: usize = 1 << 20;
-/// The block starts with its total size and a reserved word; a tag with its type and its size. Tags are padded to
-/// this length too (sections 3.6.1, 3.6.2).
+/// The block starts with its total size and a reserved word; a tag with its type and its size. Tags are
+/// padded to this length too (sections 3.6.1, 3.6.2).
 const HEADER: usize = 8;
 
 /// Tag types (sections 3.6.3 to 3.6.17).

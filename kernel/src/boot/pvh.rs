@@ -210,7 +210,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn survives_any_start_info(words in prop::collection::vec(any::<u64>(), 6), at in BASE..BASE + 0x9000) {
+        fn survives_any_start_info(
+            words in prop::collection::vec(any::<u64>(), 6),
+            at in BASE..BASE + 0x9000,
+        ) {
             let mut ram = good();
             ram.put_words(BASE + 8, &words);
             let _ = parse(&ram, BASE);

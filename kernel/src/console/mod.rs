@@ -1,8 +1,8 @@
 #![allow(unsafe_code)] // Goes around the lock after a crash.
 //! The serial console. Where there is none, nothing is printed and nothing waits.
 //!
-//! A line is printed under a lock, so lines of several cores never mix. A core that crashes takes the console: it
-//! lets the line end that another core prints, and keeps the lock for good.
+//! A line is printed under a lock, so lines of several cores never mix. A core that crashes takes the
+//! console: it lets the line end that another core prints, and keeps the lock for good.
 
 mod uart;
 
@@ -45,8 +45,8 @@ pub fn read_byte() -> Option<u8> {
     CONSOLE.try_lock()?.as_mut()?.receive()
 }
 
-/// Keeps all other cores from printing, for good: for a report after a crash. It gives a core that prints the time to
-/// end its line; when that does not happen, because the line is this core's own, the line ends here.
+/// Keeps all other cores from printing, for good: for a report after a crash. It gives a core that prints the
+/// time to end its line; when that does not happen, because the line is this core's own, the line ends here.
 pub(crate) fn seize() -> Seized {
     /// Long enough for a line at 115200 baud, and not noticed by whoever waits for the report.
     const ATTEMPTS: u32 = 2_000_000;
@@ -70,8 +70,8 @@ pub(crate) struct Seized(());
 impl Seized {
     /// Prints one line.
     pub(crate) fn print(&self, line: fmt::Arguments<'_>) {
-        // SAFETY: the lock is held for ever, by this core since the crash or by what it did before, and it will not go
-        // back to that: nobody else uses what the lock guards.
+        // SAFETY: the lock is held for ever, by this core since the crash or by what it did before, and it
+        // will not go back to that: nobody else uses what the lock guards.
         let console = unsafe { &mut *CONSOLE.data_ptr() };
         print(console.as_mut(), line);
     }

@@ -30,8 +30,8 @@ const STATUS_TRANSMITTER_EMPTY: u8 = 1 << 5;
 
 /// Bytes that the transmitter takes once it says that it is empty.
 const FIFO_LENGTH: usize = 16;
-/// Polls until a transmitter counts as stuck. A port access takes about a microsecond on a PC and 16 bytes take 1.4 ms
-/// at this speed, so this is generous.
+/// Polls until a transmitter counts as stuck. A port access takes about a microsecond on a PC and 16 bytes
+/// take 1.4 ms at this speed, so this is generous.
 const MAX_POLLS: u32 = 100_000;
 
 /// COM1 at 115200 baud, 8 data bits, no parity, 1 stop bit.

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)] // Loads descriptor tables.
-//! Segments and the task state segment of a core. In long mode all that they still do is name the stacks on which
-//! handlers run.
+//! Segments and the task state segment of a core. In long mode all that they still do is name the stacks on
+//! which handlers run.
 
 use core::cell::UnsafeCell;
 
@@ -14,8 +14,8 @@ use crate::memory::{FrameError, stack};
 
 /// Which stack a handler runs on. Each may interrupt those above it, so none shares a stack with another.
 ///
-/// Nothing ever runs on the stack that was interrupted: precompiled code keeps data below its stack pointer (the red
-/// zone), which a handler on the same stack would overwrite.
+/// Nothing ever runs on the stack that was interrupted: precompiled code keeps data below its stack pointer
+/// (the red zone), which a handler on the same stack would overwrite.
 #[derive(Clone, Copy)]
 #[repr(u16)]
 pub(super) enum StackSlot {

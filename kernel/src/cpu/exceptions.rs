@@ -77,7 +77,7 @@ impl fmt::Display for PageFault {
     }
 }
 
-/// The names of the SDM, volume 3, table 7-1.
+/// The names of the SDM, volume 3, table 6-1.
 fn name(vector: u64) -> &'static str {
     match vector {
         0 => "divide error",

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)] // Entry points of interrupts and exceptions.
-//! The 256 vectors: every one enters through an interrupt gate, on a stack of its own kind, and saves everything that
-//! Rust code may change.
+//! The 256 vectors: every one enters through an interrupt gate, on a stack of its own kind, and saves
+//! everything that Rust code may change.
 
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -16,7 +16,7 @@ use super::descriptors::StackSlot;
 use super::exceptions;
 
 const VECTORS: usize = 256;
-/// Vectors below this belong to the processor (SDM volume 3, table 7-1).
+/// Vectors below this belong to the processor (SDM volume 3, table 6-1).
 const FIRST_INTERRUPT: u8 = 32;
 const NON_MASKABLE: u8 = 2;
 const DOUBLE_FAULT: u8 = 8;
@@ -55,9 +55,10 @@ const _: () = assert!(size_of::<Frame>() == 22 * 8);
 
 static HANDLERS: [AtomicPtr<()>; VECTORS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; VECTORS];
 
-/// Sets what a vector does, on all cores. The handler runs with interrupts off; it acknowledges the interrupt at the
-/// interrupt controller itself, and it must neither allocate nor print nor take a lock that code outside of handlers
-/// takes. An interrupt without a handler is ignored, an exception without one ends in a report.
+/// Sets what a vector does, on all cores. The handler runs with interrupts off; it acknowledges the interrupt
+/// at the interrupt controller itself, and it must neither allocate nor print nor take a lock that code
+/// outside of handlers takes. An interrupt without a handler is ignored, an exception without one ends in a
+/// report.
 pub fn set_handler(vector: u8, handler: fn(&Frame)) {
     HANDLERS[usize::from(vector)].store(handler as *mut (), Ordering::Release);
 }
@@ -81,15 +82,18 @@ extern "C" fn dispatch(frame: &Frame) {
 /// Distance between the entry points of two vectors, in bytes.
 const STUB_SIZE: usize = 16;
 
-/// The entry points of all vectors, [`STUB_SIZE`] bytes apart: each completes the frame with an error code where the
-/// processor pushed none (SDM volume 3, table 7-1), and with its number.
+/// The entry points of all vectors, [`STUB_SIZE`] bytes apart: each completes the frame with an error code
+/// where the processor pushed none (SDM volume 3, table 6-1), and with its number.
 #[unsafe(naked)]
 extern "C" fn stubs() {
     naked_asm!(
         ".set sluice_vector, 0",
         ".rept 256",
         ".balign 16",
-        ".if !(sluice_vector == 8 || (sluice_vector >= 10 && sluice_vector <= 14) || sluice_vector == 17 || sluice_vector == 21 || sluice_vector == 29 || sluice_vector == 30)",
+        concat!(
+            ".if !(sluice_vector == 8 || (sluice_vector >= 10 && sluice_vector <= 14) || sluice_vector == 17",
+            " || sluice_vector == 21 || sluice_vector == 29 || sluice_vector == 30)",
+        ),
         "push 0",
         ".endif",
         "push sluice_vector",
@@ -100,8 +104,8 @@ extern "C" fn stubs() {
     )
 }
 
-/// Saves the registers and the SSE state, calls [`dispatch`], and restores all. Interrupts stay off throughout: the
-/// next one would start at the top of the same stack.
+/// Saves the registers and the SSE state, calls [`dispatch`], and restores all. Interrupts stay off
+/// throughout: the next one would start at the top of the same stack.
 #[unsafe(naked)]
 extern "C" fn common() {
     naked_asm!(
@@ -126,7 +130,7 @@ extern "C" fn common() {
     )
 }
 
-/// A gate of the interrupt descriptor table (SDM volume 3, section 7.14.1).
+/// A gate of the interrupt descriptor table (SDM volume 3, section 6.14.1).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Gate {
@@ -171,7 +175,8 @@ pub(super) fn mask_legacy_controllers() {
     /// Interrupt mask registers (Intel 8259A datasheet, operation command word 1).
     const MASKS: [u16; 2] = [0x21, 0xa1];
     for mask in MASKS {
-        // SAFETY: the ports belong to the interrupt controllers; no one else uses them, and they touch no memory.
+        // SAFETY: the ports belong to the interrupt controllers; no one else uses them, and they touch no
+        // memory.
         unsafe { Port::new(mask).write(0xff_u8) };
     }
 }
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn each_entry_point_completes_the_frame() {
-        // SDM volume 3, table 7-1.
+        // SDM volume 3, table 6-1.
         const WITH_ERROR_CODE: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
         for vector in 0..VECTORS {
             let mut code = stub(vector).as_slice();

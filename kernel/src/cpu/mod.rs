@@ -1,8 +1,8 @@
 #![allow(unsafe_code)] // Loads the tables of a core and reads its GS base.
 //! One processor core: its number, its descriptor tables, its handlers.
 //!
-//! All of that is set up first thing on every core: from then on [`current`] tells its number, and whatever interrupt
-//! or exception arrives finds a handler with a good stack.
+//! All of that is set up first thing on every core: from then on [`current`] tells its number, and whatever
+//! interrupt or exception arrives finds a handler with a good stack.
 
 mod descriptors;
 mod exceptions;
@@ -24,9 +24,11 @@ pub use interrupts::Frame;
 /// Most cores that are brought up.
 pub const MAX_CORES: usize = 256;
 
-/// CR0 of every core: paging, write protection in ring 0 too, native FPU errors, SSE allowed (SDM volume 3, 2.5).
+/// CR0 of every core: paging, write protection in ring 0 too, native FPU errors, SSE allowed (SDM volume 3,
+/// 2.5).
 pub const CR0: u32 = 0x8001_0033;
-/// CR4 of every core: physical address extension, machine-check exceptions, SSE and its exceptions (SDM volume 3, 2.5).
+/// CR4 of every core: physical address extension, machine-check exceptions, SSE and its exceptions (SDM
+/// volume 3, 2.5).
 pub const CR4: u32 = 0x0000_0660;
 /// The low half of the EFER register of every core: long mode, no-execute (SDM volume 4, 2.1).
 pub const EFER: u32 = 0x0000_0900;
@@ -43,8 +45,8 @@ struct CoreBlock {
 #[inline]
 pub fn current() -> usize {
     let number;
-    // SAFETY: GS points to the `CoreBlock` of this core from the first lines of `boot::start` (or of `init_core`) on,
-    // and the number in it never changes.
+    // SAFETY: GS points to the `CoreBlock` of this core from the first lines of `boot::start` (or of
+    // `init_core`) on, and the number in it never changes.
     unsafe {
         asm!(
             "mov {}, gs:[{offset}]",
@@ -70,8 +72,8 @@ pub(crate) fn guard_boot_stacks() -> Result<(), FrameError> {
     prepare_core(0).map(init_core)
 }
 
-/// The block of a core that has not started. Another core makes it, so that cores which start at the same time do
-/// not queue for memory.
+/// The block of a core that has not started. Another core makes it, so that cores which start at the same
+/// time do not queue for memory.
 pub(crate) struct PreparedCore(&'static mut CoreBlock);
 
 /// Makes ready what the core with this number will need in [`init_core`].
@@ -84,7 +86,8 @@ pub(crate) fn prepare_core(number: usize) -> Result<PreparedCore, FrameError> {
     Ok(PreparedCore(Box::leak(block)))
 }
 
-/// Gives the calling core its number, descriptor tables, handlers and page tables. Its control registers must hold
+/// Gives the calling core its number, descriptor tables, handlers and page tables. Its control registers must
+/// hold
 /// [`CR0`], [`CR4`] and [`EFER`] before it runs any Rust code.
 pub(crate) fn init_core(prepared: PreparedCore) {
     load(prepared.0);

@@ -37,7 +37,8 @@ impl From<Full> for FrameError {
 
 /// Hands out runs of physical pages, lowest address first.
 ///
-/// Lowest first keeps what is given out together, and leaves the long runs at the top for those who need them.
+/// Lowest first keeps what is given out together, and leaves the long runs at the top for those who need
+/// them.
 pub(super) struct FrameAllocator<'m> {
     /// What was given to the allocator at start-up.
     owned: RangeSet<'m>,
@@ -60,8 +61,8 @@ impl<'m> FrameAllocator<'m> {
     /// Takes `pages` neighbouring pages; the address of the first is a multiple of `alignment` bytes.
     ///
     /// # Errors
-    /// [`FrameError::OutOfMemory`], [`FrameError::BadRequest`], and [`FrameError::Fragmented`] when the free list
-    /// cannot hold what is left.
+    /// [`FrameError::OutOfMemory`], [`FrameError::BadRequest`], and [`FrameError::Fragmented`] when the free
+    /// list cannot hold what is left.
     pub(super) fn allocate(&mut self, pages: u64, alignment: u64) -> Result<PageRange, FrameError> {
         if pages == 0 || !alignment.is_power_of_two() {
             return Err(FrameError::BadRequest);
@@ -81,7 +82,8 @@ impl<'m> FrameAllocator<'m> {
     /// Gives pages back; they need not be one whole allocation.
     ///
     /// # Errors
-    /// [`FrameError::NotAllocated`] for pages that are free already or were never here; [`FrameError::Fragmented`].
+    /// [`FrameError::NotAllocated`] for pages that are free already or were never here;
+    /// [`FrameError::Fragmented`].
     pub(super) fn free(&mut self, range: PageRange) -> Result<(), FrameError> {
         if !self.owns(range) || self.free.overlaps(range) {
             return Err(FrameError::NotAllocated);
@@ -159,7 +161,10 @@ mod tests {
         /// Nothing is handed out twice, everything lies in what is owned and is aligned, and all comes home.
         #[test]
         fn gives_disjoint_runs_and_gets_them_all_back(
-            steps in prop::collection::vec((any::<bool>(), 1..9_u64, 0..5_u32, any::<prop::sample::Index>()), 1..120),
+            steps in prop::collection::vec(
+                (any::<bool>(), 1..9_u64, 0..5_u32, any::<prop::sample::Index>()),
+                1..120,
+            ),
         ) {
             let owned = [pages(3, 40), pages(64, 30), pages(0x10_0000, 64)];
             with_allocator(&owned, |frames| {

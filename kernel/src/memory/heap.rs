@@ -31,8 +31,8 @@ impl Heap {
     }
 }
 
-// SAFETY: `Chunk` hands out disjoint blocks of memory that it alone owns and gives each back to the chunk that it
-// came from; the lock makes that hold for all cores.
+// SAFETY: `Chunk` hands out disjoint blocks of memory that it alone owns and gives each back to the chunk
+// that it came from; the lock makes that hold for all cores.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let mut chunks = self.chunks.lock();

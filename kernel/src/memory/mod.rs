@@ -1,8 +1,8 @@
 #![allow(unsafe_code)] // Turns freshly allocated pages into slices.
 //! Physical memory: which RAM there is, who has it, and the heap and stacks made from it.
 //!
-//! All RAM is mapped one to one (see [`paging`](crate::paging)): a physical address is a pointer, and the other way
-//! round.
+//! All RAM is mapped one to one (see [`paging`](crate::paging)): a physical address is a pointer, and the
+//! other way round.
 
 mod frames;
 mod heap;
@@ -24,13 +24,13 @@ use range_set::{Full, RangeSet};
 pub const PAGE_SIZE: u64 = 4096;
 
 /// Below this address nothing is given out: firmware keeps its data here, and cores start here.
-const LOW_MEMORY_END: u64 = 1 << 20;
+pub(crate) const LOW_MEMORY_END: u64 = 1 << 20;
 /// Where the BIOS may keep its extended data; real firmware never reports more than 640 KiB of low memory.
 const CONVENTIONAL_END: u64 = 0x9_f000;
 /// Room in the first free list.
 const FIRST_FREE_LIST: usize = 256;
-/// The free list is moved to a larger home when fewer entries than this are spare. One call to the allocator
-/// needs one; moving needs one for the new home and one for the old.
+/// The free list is moved to a larger home when fewer entries than this are spare: one call of the allocator
+/// needs one, and moving needs one for the new home and one for the old.
 const FREE_LIST_RESERVE: usize = 4;
 
 static MEMORY: SpinMutex<Option<Memory>> = SpinMutex::new(None);
@@ -70,8 +70,8 @@ pub(crate) fn init(
     Ok(())
 }
 
-/// The pages that the map says are usable and that it does not say are anything else: where entries overlap, the
-/// one that forbids wins.
+/// The pages that the map says are usable and that it does not say are anything else: where entries overlap,
+/// the one that forbids wins.
 fn usable(regions: &[Region], ram: &mut RangeSet<'_>) -> Result<(), Full> {
     let is_usable = |region: &&Region| region.kind == RegionKind::Usable;
     for range in regions.iter().filter(is_usable).filter_map(|r| PageRange::within(r.start, r.end)) {
@@ -83,14 +83,14 @@ fn usable(regions: &[Region], ram: &mut RangeSet<'_>) -> Result<(), Full> {
     Ok(())
 }
 
-/// Takes `pages` neighbouring pages whose first address is a multiple of `alignment` bytes. Their content is whatever
-/// was there before.
+/// Takes `pages` neighbouring pages whose first address is a multiple of `alignment` bytes. Their content is
+/// whatever was there before.
 ///
 /// # Errors
 /// [`FrameError`] when there is no such run, or the request makes no sense.
 pub fn allocate(pages: u64, alignment: u64) -> Result<PageRange, FrameError> {
     with_memory(|memory| {
-        make_room(&mut memory.frames)?;
+        make_room(&mut memory.frames);
         memory.frames.allocate(pages, alignment)
     })
 }
@@ -101,7 +101,7 @@ pub fn allocate(pages: u64, alignment: u64) -> Result<PageRange, FrameError> {
 /// [`FrameError::NotAllocated`] when some of them are free already or never came from here.
 pub fn free(range: PageRange) -> Result<(), FrameError> {
     with_memory(|memory| {
-        make_room(&mut memory.frames)?;
+        make_room(&mut memory.frames);
         memory.frames.free(range)
     })
 }
@@ -134,9 +134,9 @@ pub(crate) fn ram_range(index: usize) -> Option<PageRange> {
     with_memory(|memory| memory.ram.ranges().get(index).copied())
 }
 
-/// A page of RAM below 1 MiB that nobody uses, for the first instructions of other cores: they start in real mode
-/// and reach no further. It is mapped read-write, no-execute like all RAM, so code in it runs only while paging is
-/// off. `None` where there is no RAM that low.
+/// A page of RAM below 1 MiB that nobody uses, for the first instructions of other cores: they start in real
+/// mode and reach no further. It is mapped read-write, no-execute like all RAM, so code in it runs only while
+/// paging is off. `None` where there is no RAM that low.
 #[must_use]
 pub fn low_page() -> Option<PageRange> {
     with_memory(|memory| highest_low_page(memory.ram.ranges()))
@@ -153,23 +153,25 @@ fn with_memory<T>(act: impl FnOnce(&mut Memory) -> T) -> T {
     act(MEMORY.lock().as_mut().expect("memory is up before anybody asks for it"))
 }
 
-/// Moves the free list to a home twice as large before it runs full.
-fn make_room(frames: &mut FrameAllocator<'static>) -> Result<(), FrameError> {
+/// Moves the free list to a home twice as large before it runs full. Where there is no memory for one, it stays:
+/// most requests need no further entry, and one that does fails by itself.
+fn make_room(frames: &mut FrameAllocator<'static>) {
     if frames.free_list().spare() >= FREE_LIST_RESERVE {
-        return Ok(());
+        return;
     }
     let entries = 2 * frames.free_list().capacity();
     let bytes = (entries * size_of::<PageRange>()) as u64;
-    let home = frames.allocate(bytes.div_ceil(PAGE_SIZE), PAGE_SIZE)?;
+    let Ok(home) = frames.allocate(bytes.div_ceil(PAGE_SIZE), PAGE_SIZE) else { return };
     // SAFETY: the pages were free, so nobody else has them; they are mapped (all RAM is), and any bytes are a
     // `PageRange`. They are freed only after another home was adopted.
     let list = unsafe { slice::from_raw_parts_mut(home.start as *mut PageRange, entries) };
-    let old = frames.free_list().adopt(list)?;
+    let old = frames.free_list().adopt(list).expect("a larger home holds what a smaller one held");
     let old_start = old.as_ptr() as u64;
-    match PageRange::around(old_start, old_start + size_of_val(old) as u64) {
+    if let Some(old) = PageRange::around(old_start, old_start + size_of_val(old) as u64)
         // The very first home is part of the image and stays there.
-        Some(old) if frames.owns(old) => frames.free(old),
-        _ => Ok(()),
+        && frames.owns(old)
+    {
+        frames.free(old).expect("the old home was allocated, and the new one has room");
     }
 }
 

@@ -213,7 +213,9 @@ mod tests {
     proptest! {
         /// The set against one flag per page.
         #[test]
-        fn behaves_like_a_bitmap(steps in prop::collection::vec((any::<bool>(), 0..PAGES, 1..12_u64), 1..80)) {
+        fn behaves_like_a_bitmap(
+            steps in prop::collection::vec((any::<bool>(), 0..PAGES, 1..12_u64), 1..80),
+        ) {
             let mut storage = [PageRange::default(); PAGES as usize];
             let mut set = RangeSet::new(&mut storage);
             let mut model = vec![false; PAGES as usize];

@@ -1,4 +1,5 @@
-//! Stacks, each with an unmapped page below it: a stack that grows too long faults instead of overwriting others.
+//! Stacks, each with an unmapped page below it: a stack that grows too long faults instead of overwriting
+//! others.
 
 use super::{FrameError, PAGE_SIZE, PageRange};
 use crate::paging;
@@ -19,8 +20,8 @@ impl Stack {
 
 /// Makes a stack of `pages` pages, and a guard page below it.
 ///
-/// The guard holds for this core and for those that start later; a core that runs already may have the page in its
-/// TLB.
+/// The guard holds for this core and for those that start later; a core that runs already may have the page
+/// in its TLB.
 ///
 /// # Errors
 /// [`FrameError`] when there is not enough memory.

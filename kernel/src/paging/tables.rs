@@ -1,5 +1,6 @@
 #![allow(unsafe_code)] // Follows the physical addresses in page tables.
-//! Four-level page tables (Intel SDM volume 3, section 4.5) that map one to one, in pages of 2 MiB where they fit.
+//! Four-level page tables (Intel SDM volume 3, section 4.5) that map one to one, in pages of 2 MiB where they
+//! fit.
 
 use core::fmt;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -122,8 +123,8 @@ impl<S: TableSource> Tables<S> {
         Ok(())
     }
 
-    /// Maps those pages of `range` that are not mapped, or none when one is mapped for another use. Pages of RAM and
-    /// code serve readers of firmware tables as they are.
+    /// Maps those pages of `range` that are not mapped, or none when one is mapped for another use. Pages of
+    /// RAM and code serve readers of firmware tables as they are.
     pub(super) fn add(&mut self, range: PageRange, access: Access) -> Result<(), MapError> {
         let serves =
             |present: Access| present == access || (access == Access::ReadOnly && present != Access::Device);
@@ -167,8 +168,8 @@ fn write(entry: &mut PageTableEntry, address: u64, access: Option<Access>, size:
     }
 }
 
-/// The table that `entry` points to. Where there is none it is made; where there is a large page, which starts at
-/// `address`, it is split into small ones with the same access.
+/// The table that `entry` points to. Where there is none it is made; where there is a large page, which
+/// starts at `address`, it is split into small ones with the same access.
 fn below<'t>(
     entry: &'t mut PageTableEntry,
     source: &impl TableSource,
@@ -190,8 +191,8 @@ fn below<'t>(
         compiler_fence(Ordering::Release);
         entry.set_addr(PhysAddr::new(page), Flags::PRESENT | Flags::WRITABLE);
     }
-    // SAFETY: an entry that is neither unused nor large points to a table that `below` made, at a valid pointer, and
-    // `entry` is borrowed for as long as the table is.
+    // SAFETY: an entry that is neither unused nor large points to a table that `below` made, at a valid
+    // pointer, and `entry` is borrowed for as long as the table is.
     Ok(unsafe { &mut *(entry.addr().as_u64() as *mut PageTable) })
 }
 
@@ -234,12 +235,13 @@ pub(super) unsafe fn lookup(root: u64, address: u64) -> Found {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    struct Leaked;
+    /// Tables from the heap, for ever.
+    pub(in crate::paging) struct Leaked;
 
     // SAFETY: each call leaks a table of its own.
     unsafe impl TableSource for Leaked {
@@ -248,8 +250,12 @@ mod tests {
         }
     }
 
-    fn empty() -> Tables<Leaked> {
+    pub(in crate::paging) fn empty() -> Tables<Leaked> {
         Tables::new(Box::leak(Box::new(PageTable::new())), Leaked)
+    }
+
+    pub(in crate::paging) fn access(tables: &Tables<Leaked>, address: u64) -> Option<Access> {
+        found(tables, address).access()
     }
 
     fn pages(start: u64, count: u64) -> PageRange {

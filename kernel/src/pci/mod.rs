@@ -104,7 +104,7 @@ fn place_if_untouched(space: &'static dyn ConfigSpace, range: BusRange, memory: 
     match assign::assign(space, range, window.clone()) {
         Ok(()) => info!("firmware placed no device: placed at {:#x} to {:#x}", window.start, window.end),
         Err(error) => {
-            warn!("firmware placed no device, and {error} between {:#x} and {:#x}", window.start, window.end)
+            warn!("firmware placed no device, and {error} between {:#x} and {:#x}", window.start, window.end);
         }
     }
 }
