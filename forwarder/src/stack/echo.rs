@@ -25,8 +25,9 @@ pub(super) const SOCKETS: usize = CONNECTIONS + 1;
 const STREAM_BUFFER: usize = 8 * 1024;
 /// How long a connection may take to be opened. Senders that only pretend to open one are rid of soon.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(4);
-/// How long a peer may be silent, although it is asked every [`KEEP_ALIVE`].
-const SILENCE: Duration = Duration::from_secs(60);
+/// How long a peer may be silent, although it is asked every [`KEEP_ALIVE`]. Less than the minute for which smoltcp
+/// remembers its station, so that the reset still reaches it.
+const SILENCE: Duration = Duration::from_secs(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Datagrams that wait to be sent back.

@@ -291,17 +291,24 @@ impl Stack {
 
     /// Lets every socket send in turn, a frame a round, until `limit` frames wait or no socket has anything to send.
     fn serve_sockets(&mut self, now: Instant, cache: &mut PoolCache, limit: usize) {
+        self.serve_echo(now);
         while !self.mid_datagram && self.segments.len() < limit && self.has_room_for_a_round() {
-            self.echo.streams.serve(&mut self.sockets);
-            self.serve_datagrams(now);
             let mut device =
                 StackDevice::new(self.frame_limit, &mut self.segments, cache, &mut self.counters);
             let result = self.interface.poll_egress(now, &mut device, &mut self.sockets);
             self.mid_datagram = !send_fragments(&mut self.interface, now, &mut device);
+            drop(device);
             if result == PollResult::None {
                 break;
             }
+            // Also after the last round: sockets that have made room may have more to send, and only then say so.
+            self.serve_echo(now);
         }
+    }
+
+    fn serve_echo(&mut self, now: Instant) {
+        self.echo.streams.serve(&mut self.sockets);
+        self.serve_datagrams(now);
     }
 
     /// Whether every socket could send a frame.

@@ -8,8 +8,6 @@ use smoltcp::wire::{
     Ipv6Address, NdiscRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber, UdpPacket, UdpRepr,
 };
 
-use crate::rig::{PEER_MAC, STACK_MAC};
-
 /// Who sends a frame to whom.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
@@ -20,11 +18,6 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// From the peer's station to the stack's.
-    pub(crate) fn new(source: IpAddress, target: IpAddress) -> Route {
-        Route { from: PEER_MAC, to: STACK_MAC, source, target }
-    }
-
     fn ethernet(self, protocol: EthernetProtocol, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 14 + payload.len()];
         let mut frame = EthernetFrame::new_unchecked(&mut bytes);

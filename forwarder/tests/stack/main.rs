@@ -2,5 +2,6 @@
 
 mod answers;
 mod craft;
+mod datagrams;
 mod rig;
 mod streams;

@@ -87,6 +87,7 @@ impl Rig {
 
     /// Lets the peer act, carries frames both ways, lets the stack act. Time goes on to when either has something to do.
     pub(crate) fn step(&mut self) {
+        let heard = !self.peer.device.received.is_empty();
         self.peer.interface.poll(self.now, &mut self.peer.device, &mut self.peer.sockets);
         for frame in std::mem::take(&mut self.peer.device.sent) {
             if !self.loss.strikes() {
@@ -99,7 +100,8 @@ impl Rig {
                 self.peer.device.received.push_back(frame.clone());
             }
         }
-        self.now = self.next_event();
+        // Whoever uses the peer's sockets may have something to do after it has heard something.
+        self.now = if heard { self.now + DELAY } else { self.next_event() };
     }
 
     /// Puts a frame before the stack.
@@ -154,6 +156,14 @@ impl Rig {
         let end = self.now + limit;
         while !done(self) {
             assert!(self.now < end, "not done after {limit}: {:?}", self.stack);
+            self.step();
+        }
+    }
+
+    /// Steps until so much virtual time has passed.
+    pub(crate) fn run_for(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
             self.step();
         }
     }
