@@ -226,7 +226,7 @@ struct Team {
 static TEAM: RwSpinLock<Option<&'static [Core]>> = RwSpinLock::new(None);
 
 /// Pages of a core's stack.
-const STACK_PAGES: u64 = 64;
+const STACK_PAGES: u64 = 32;
 
 impl Team {
     fn assemble(apic_ids: &[u32]) -> Result<Self, FrameError> {
