@@ -38,7 +38,8 @@ fn main(boot: &'static Boot) -> ! {
     match CRASHES.iter().find(|(name, _)| Some(*name) == wanted) {
         Some((_, crash)) => crash(),
         None => {
-            println!("sluice refused: command line: crash: not known; allowed: {:?}", CRASHES.map(|c| c.0))
+            let names = CRASHES.map(|(name, _)| name);
+            println!("sluice refused: command line: crash: not known; allowed: {names:?}");
         }
     }
     println!("nothing crashed");
