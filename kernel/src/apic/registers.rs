@@ -41,7 +41,7 @@ impl<A> Register<A> {
     }
 }
 
-/// Local APIC id; in xAPIC mode it is the upper byte (11.4.6, 11.12.5.1).
+/// Local APIC id; in xAPIC mode it is the upper byte (11.4.6, 11.12).
 pub(super) const ID: Register<ReadOnly> = Register::at(0x020);
 /// Task priority: interrupts of this class and below wait (11.8.3.1).
 pub(super) const TASK_PRIORITY: Register<ReadWrite> = Register::at(0x080);

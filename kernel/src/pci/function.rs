@@ -103,7 +103,8 @@ impl Function {
         bar::address(self, index)
     }
 
-    /// Decodes the base address register `index`, and asks the function for its size.
+    /// Decodes the base address register `index`, and asks the function for its size. The register after one of 64
+    /// bits is its upper half, and no BAR of its own.
     ///
     /// The function does not answer memory and port accesses meanwhile: nobody may be using it. Under an emulator this
     /// costs milliseconds, as the memory map is built anew with each write; [`Function::bar_address`] does not.

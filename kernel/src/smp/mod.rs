@@ -320,3 +320,41 @@ fn others() -> &'static [Core] {
 fn other(core: usize) -> Option<&'static Core> {
     others().get(core.checked_sub(1)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn core() -> Core {
+        let desk = SpinMutex::new(Desk::Empty);
+        Core { apic_id: 7, block: SpinMutex::new(None), up: AtomicBool::new(false), desk }
+    }
+
+    #[test]
+    fn a_job_is_taken_once() {
+        let core = core();
+        assert!(core.take_job().is_none(), "woken for another reason");
+        let witness = Arc::new(());
+        let held = witness.clone();
+        *core.desk.lock() = Desk::Waiting(Box::new(move || drop(held)));
+        core.take_job().expect("a job was waiting")();
+        assert_eq!(Arc::strong_count(&witness), 1, "the job ran");
+        assert!(core.take_job().is_none());
+        assert!(matches!(*core.desk.lock(), Desk::Taken), "until the core says that it is done");
+    }
+
+    #[test]
+    fn before_the_start_there_is_the_boot_core_alone() {
+        assert_eq!(cores(), 1);
+        assert_eq!(launch(0, Box::new(|| {})), Err(LaunchError::NoSuchCore));
+        assert_eq!(launch(1, Box::new(|| {})), Err(LaunchError::NoSuchCore));
+        assert!(!is_waiting(0) && !is_waiting(1));
+    }
+
+    #[test]
+    fn without_an_apic_no_other_core_is_a_candidate() {
+        assert!(candidates(&[0, 1, 2], 0).is_empty());
+    }
+}
