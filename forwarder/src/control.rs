@@ -13,7 +13,6 @@ use crate::metrics;
 use crate::stats::{Counts, LockStats, WorkerStats};
 use crate::txmap::{Plan, TxPath};
 use crate::verdict::PortId;
-use crate::worker::Remains;
 
 /// The forwarder as seen from outside its workers: any core may ask it, at any time.
 pub struct Control<R, T> {
@@ -36,26 +35,27 @@ pub(crate) struct PortTelemetry {
 }
 
 struct Returned<R, T> {
+    /// Workers that have ended.
     workers: usize,
-    queues: StoppedQueues<R, T>,
+    /// Until somebody takes them.
+    queues: Option<StoppedQueues<R, T>>,
 }
 
 /// The queues of all workers after the end. The devices still own what is in the rings: stop them, then drop this, and
 /// every buffer is home.
 pub struct StoppedQueues<R, T> {
-    _rx: Vec<R>,
-    _tx: Vec<TxPath<T>>,
+    pub(crate) rx: Vec<R>,
+    pub(crate) tx: Vec<TxPath<T>>,
 }
 
 impl<R, T> Control<R, T> {
     /// `spare` are the TX queues that no worker uses.
     pub(crate) fn new(telemetry: Telemetry, spare: Vec<T>) -> Control<R, T> {
-        let queues =
-            StoppedQueues { _rx: Vec::new(), _tx: spare.into_iter().map(TxPath::Dedicated).collect() };
+        let queues = StoppedQueues { rx: Vec::new(), tx: spare.into_iter().map(TxPath::Dedicated).collect() };
         Control {
             stopping: AtomicBool::new(false),
             telemetry,
-            returned: SpinMutex::new(Returned { workers: 0, queues }),
+            returned: SpinMutex::new(Returned { workers: 0, queues: Some(queues) }),
         }
     }
 
@@ -94,26 +94,19 @@ impl<R, T> Control<R, T> {
     /// Waits until the last worker has ended, which takes about a second at most, and takes their queues.
     /// `None` to all but the first who asks.
     pub fn wait_stopped(&self) -> Option<StoppedQueues<R, T>> {
-        loop {
-            let mut returned = self.returned.lock();
-            if returned.workers == self.telemetry.workers.len() {
-                returned.workers += 1;
-                let empty = StoppedQueues { _rx: Vec::new(), _tx: Vec::new() };
-                return Some(core::mem::replace(&mut returned.queues, empty));
-            }
-            if returned.workers > self.telemetry.workers.len() {
-                return None;
-            }
-            drop(returned);
+        while self.returned.lock().workers < self.telemetry.workers.len() {
             spin_loop();
         }
+        self.returned.lock().queues.take()
     }
 
-    pub(crate) fn give_back(&self, remains: Remains<R, T>) {
+    pub(crate) fn give_back(&self, remains: StoppedQueues<R, T>) {
         let mut returned = self.returned.lock();
         returned.workers += 1;
-        returned.queues._rx.extend(remains.rx);
-        returned.queues._tx.extend(remains.tx);
+        if let Some(queues) = &mut returned.queues {
+            queues.rx.extend(remains.rx);
+            queues.tx.extend(remains.tx);
+        }
     }
 }
 

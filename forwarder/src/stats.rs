@@ -1,6 +1,6 @@
 //! Counters: each is written by one worker and read by anyone at any time.
 //!
-//! A worker counts in memory of its own ([`Ledger`]) and publishes once a batch. A published [`Row`] carries a version,
+//! A worker counts in memory of its own (`Ledger`) and publishes once a batch. A published `Row` carries a version,
 //! so that a reader never sees half a batch: what [`metrics`](crate::metrics) says about the sum of a port's counters
 //! holds in every reading, also under load.
 

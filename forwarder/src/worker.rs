@@ -7,12 +7,11 @@ use netdrv::device::{RxQueue, TxQueue};
 use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
 
-use crate::control::Control;
+use crate::control::{Control, StoppedQueues};
 use crate::meter::{Clock, Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
 use crate::programs::{Context, Program, Verdicts};
 use crate::stats::{Counter, Ledger};
-use crate::txmap::TxPath;
 use crate::verdict::{DropReason, Verdict};
 use crate::wire::ethernet;
 
@@ -25,12 +24,6 @@ pub struct Worker<R, T> {
     pub(crate) cache: PoolCache,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Clock,
-}
-
-/// The queues of a worker that has ended. They hold buffers while the devices run: stop those first, then drop this.
-pub(crate) struct Remains<R, T> {
-    pub(crate) rx: Vec<R>,
-    pub(crate) tx: Vec<TxPath<T>>,
 }
 
 impl<R: RxQueue, T: TxQueue> Worker<R, T> {
@@ -128,13 +121,13 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         }
     }
 
-    fn end(mut self) -> Remains<R, T> {
+    fn end(mut self) -> StoppedQueues<R, T> {
         for input in &mut self.inputs {
             input.count_refused(&mut self.ledger);
         }
         self.ledger.publish();
         self.ledger.stats().cached.set(0);
-        Remains {
+        StoppedQueues {
             rx: self.inputs.into_iter().map(|input| input.queue).collect(),
             tx: self.outputs.into_paths().collect(),
         }
