@@ -52,8 +52,8 @@ pub struct MachineOptions {
 /// Options of `sluice run`.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N] or user; once for each port, numbered in this
-    /// order [default: one user port].
+    /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N] or user; once for
+    /// each port, numbered in this order [default: one user port].
     #[arg(long = "port", value_name = "SPEC")]
     pub ports: Vec<PortSpec>,
     /// Configuration in TOML, handed over as first module.

@@ -15,6 +15,8 @@ use crate::{Accel, Artefact, Iso, process};
 
 /// The I/O port of the exit device, QEMU's own default.
 const EXIT_PORT: &str = "0x501";
+/// The name of the guest's memory where others share it.
+const SHARED_MEMORY: &str = "memory";
 /// The UEFI firmware of Debian and Ubuntu: code, and the variables that each machine gets a copy of.
 const OVMF_CODE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 const OVMF_VARS: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
@@ -222,11 +224,16 @@ impl Machine {
             ensure!(config.is_file(), "the configuration {} is no file", config.display());
         }
         command
-            .args(["-machine", self.chipset.argument(), "-accel", self.accel.argument()])
+            .args(["-machine", &self.machine_argument(), "-accel", self.accel.argument()])
             .args(["-m", &format!("{}M", self.memory_mib), "-smp", &self.cpus.to_string()])
             .args(["-nodefaults", "-no-user-config", "-display", "none"])
             .args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"])
             .args(["-device", &format!("isa-debug-exit,iobase={EXIT_PORT}")]);
+        if self.shares_memory() {
+            let memory =
+                format!("memory-backend-memfd,id={SHARED_MEMORY},size={}M,share=on", self.memory_mib);
+            command.args(["-object", &memory]);
+        }
         if self.accel == Accel::Kvm {
             command.args(["-cpu", "host"]);
         }
@@ -242,10 +249,24 @@ impl Machine {
             }
         }
         for (index, port) in self.ports.iter().enumerate() {
-            command.args(port.arguments(index));
+            command.args(port.arguments(index, self.accel));
         }
         command.args(&self.extra);
         Ok(())
+    }
+
+    fn machine_argument(&self) -> String {
+        let chipset = self.chipset.argument();
+        if self.shares_memory() {
+            format!("{chipset},memory-backend={SHARED_MEMORY}")
+        } else {
+            chipset.into()
+        }
+    }
+
+    /// Whether a port needs to reach the guest's memory from another process.
+    fn shares_memory(&self) -> bool {
+        self.ports.iter().any(PortSpec::needs_shared_memory)
     }
 
     fn add_kernel(&self, command: &mut Command) {
@@ -338,6 +359,18 @@ mod tests {
         assert!(
             !text.contains("-no-reboot") && text.contains("netdev=port0") && text.ends_with("-S"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn memory_is_shared_only_where_a_port_needs_it() {
+        assert!(!arguments(&machine().port(PortSpec::User)).contains("memory-backend"));
+        let vhost_user = PortSpec::VhostUser { socket: "/run/a".into(), queues: 1 };
+        let text = arguments(&machine().memory_mib(48).chipset(Chipset::Pc).port(vhost_user));
+        assert!(text.starts_with("-machine pc,memory-backend=memory "), "{text}");
+        assert!(
+            text.contains("-m 48M")
+                && text.contains("-object memory-backend-memfd,id=memory,size=48M,share=on")
         );
     }
 

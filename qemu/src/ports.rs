@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::Accel;
+use crate::vhost::MAX_QUEUE_PAIRS;
+
 /// The first PCI slot of a port: 0 is the host bridge, 1 the ISA bridge of `pc`.
 const FIRST_SLOT: usize = 2;
 /// The last PCI slot of a port: 31 holds the ISA bridge of `q35`.
@@ -14,10 +17,12 @@ const LAST_SLOT: usize = 30;
 pub const MAX_PORTS: usize = LAST_SLOT - FIRST_SLOT + 1;
 /// The most queue pairs of a tap that QEMU and Linux agree on.
 const MAX_TAP_QUEUES: u16 = 256;
+/// How ports are written.
+const ALLOWED: &str = "dgram:LOCAL,REMOTE, tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], user";
 
 /// One network port of the machine, as given to `--port`.
 ///
-/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]` or `user`.
+/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]`, `vhost-user:SOCKET[,queues=N]` or `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
     /// A datagram unix socket: one frame per datagram, without root.
@@ -34,6 +39,13 @@ pub enum PortSpec {
         /// Queue pairs, 1 for a tap without `multi_queue`.
         queues: u16,
     },
+    /// The socket of a vhost-user backend that listens already, such as a [`TrafficPort`](crate::vhost::TrafficPort).
+    VhostUser {
+        /// The path of the socket.
+        socket: PathBuf,
+        /// Queue pairs, at most as many as the backend has.
+        queues: u16,
+    },
     /// QEMU's own user-mode network: a NAT with DHCP, without root.
     User,
 }
@@ -42,8 +54,21 @@ impl PortSpec {
     /// The arguments of QEMU for this port as the machine's `index`-th: a network backend and the card in front of it.
     ///
     /// Ports get ascending PCI slots, so that their order in the image is the order in which they were given.
-    pub(crate) fn arguments(&self, index: usize) -> [String; 4] {
-        ["-netdev".into(), self.backend(index), "-device".into(), self.card(index)]
+    pub(crate) fn arguments(&self, index: usize, accel: Accel) -> Vec<String> {
+        let device = ["-netdev".into(), self.backend(index), "-device".into(), self.card(index, accel)];
+        self.socket(index).into_iter().flatten().chain(device).collect()
+    }
+
+    /// Whether another process reads and writes the guest's memory.
+    pub(crate) fn needs_shared_memory(&self) -> bool {
+        matches!(self, Self::VhostUser { .. })
+    }
+
+    /// What the backend talks through, where that is an object of its own.
+    fn socket(&self, index: usize) -> Option<[String; 2]> {
+        let Self::VhostUser { socket, .. } = self else { return None };
+        let path = escape(&socket.to_string_lossy());
+        Some(["-chardev".into(), format!("socket,id=socket{index},path={path}")])
     }
 
     fn backend(&self, index: usize) -> String {
@@ -60,22 +85,43 @@ impl PortSpec {
                     escape(name)
                 )
             }
+            Self::VhostUser { queues, .. } => {
+                format!("vhost-user,id=port{index},chardev=socket{index},queues={queues}")
+            }
             Self::User => format!("user,id=port{index}"),
         }
     }
 
     /// A modern virtio card without boot ROM: the firmware would spend time on it and never use it.
-    fn card(&self, index: usize) -> String {
+    fn card(&self, index: usize, accel: Accel) -> String {
         let slot = FIRST_SLOT + index;
-        let multiqueue = match self {
-            // One vector per ring, one for the configuration and one for the control queue.
-            Self::Tap { queues, .. } if *queues > 1 => format!(",mq=on,vectors={}", 2 * queues + 2),
-            _ => String::new(),
-        };
-        format!(
-            "virtio-net-pci,netdev=port{index},mac={},addr={slot:#x},disable-legacy=on,romfile={multiqueue}",
+        let mut card = format!(
+            "virtio-net-pci,netdev=port{index},mac={},addr={slot:#x},disable-legacy=on,romfile=",
             mac(index),
-        )
+        );
+        let queues = self.queues();
+        if queues > 1 {
+            card.push_str(",mq=on");
+        }
+        if let Self::VhostUser { .. } = self {
+            // The largest that QEMU has; the driver chooses.
+            card.push_str(",rx_queue_size=1024,tx_queue_size=1024");
+        }
+        match (self, accel) {
+            // QEMU before 10 crashes with the vectors of a vhost-user card under TCG.
+            (Self::VhostUser { .. }, Accel::Tcg) => card.push_str(",vectors=0"),
+            // One vector per ring, one for the configuration and one for the control queue.
+            _ if queues > 1 => card.push_str(&format!(",vectors={}", 2 * queues + 2)),
+            _ => {}
+        }
+        card
+    }
+
+    fn queues(&self) -> u16 {
+        match self {
+            Self::Tap { queues, .. } | Self::VhostUser { queues, .. } => *queues,
+            Self::Dgram { .. } | Self::User => 1,
+        }
     }
 }
 
@@ -104,8 +150,9 @@ impl FromStr for PortSpec {
         match kind {
             "dgram" => parse_dgram(rest),
             "tap" => parse_tap(rest),
+            "vhost-user" => parse_vhost_user(rest),
             "user" if rest.is_empty() => Ok(Self::User),
-            _ => bail!("unknown port \"{text}\"; allowed: dgram:LOCAL,REMOTE, tap:NAME[,queues=N], user"),
+            _ => bail!("unknown port \"{text}\"; allowed: {ALLOWED}"),
         }
     }
 }
@@ -120,21 +167,29 @@ fn parse_dgram(rest: &str) -> Result<PortSpec> {
 }
 
 fn parse_tap(rest: &str) -> Result<PortSpec> {
-    let (name, option) = rest.split_once(',').map_or((rest, None), |(name, option)| (name, Some(option)));
+    let (name, queues) = parse_queues(rest, MAX_TAP_QUEUES)?;
     ensure!(!name.is_empty(), "a tap port names its interface: tap:NAME[,queues=N]");
-    let queues =
-        match option {
-            None => 1,
-            Some(option) => {
-                let number = option.strip_prefix("queues=").with_context(|| {
-                    format!("unknown option \"{option}\" of a tap port; allowed: queues=N")
-                })?;
-                number.parse().ok().filter(|queues| (1..=MAX_TAP_QUEUES).contains(queues)).with_context(
-                    || format!("queues=\"{number}\" is not a number from 1 to {MAX_TAP_QUEUES}"),
-                )?
-            }
-        };
     Ok(PortSpec::Tap { name: name.into(), queues })
+}
+
+fn parse_vhost_user(rest: &str) -> Result<PortSpec> {
+    let (socket, queues) = parse_queues(rest, MAX_QUEUE_PAIRS)?;
+    ensure!(!socket.is_empty(), "a vhost-user port names its socket: vhost-user:SOCKET[,queues=N]");
+    Ok(PortSpec::VhostUser { socket: socket.into(), queues })
+}
+
+/// What is before the option `queues=N`, and the number, 1 where the option is absent.
+fn parse_queues(rest: &str, most: u16) -> Result<(&str, u16)> {
+    let Some((name, option)) = rest.split_once(',') else { return Ok((rest, 1)) };
+    let number = option
+        .strip_prefix("queues=")
+        .with_context(|| format!("unknown option \"{option}\" of a port; allowed: queues=N"))?;
+    let queues = number
+        .parse()
+        .ok()
+        .filter(|queues| (1..=most).contains(queues))
+        .with_context(|| format!("queues=\"{number}\" is not a number from 1 to {most}"))?;
+    Ok((name, queues))
 }
 
 impl fmt::Display for PortSpec {
@@ -143,6 +198,10 @@ impl fmt::Display for PortSpec {
             Self::Dgram { local, remote } => write!(f, "dgram:{},{}", local.display(), remote.display()),
             Self::Tap { name, queues: 1 } => write!(f, "tap:{name}"),
             Self::Tap { name, queues } => write!(f, "tap:{name},queues={queues}"),
+            Self::VhostUser { socket, queues: 1 } => write!(f, "vhost-user:{}", socket.display()),
+            Self::VhostUser { socket, queues } => {
+                write!(f, "vhost-user:{},queues={queues}", socket.display())
+            }
             Self::User => f.write_str("user"),
         }
     }
@@ -152,9 +211,20 @@ impl fmt::Display for PortSpec {
 mod tests {
     use super::*;
 
+    fn arguments(spec: &PortSpec, index: usize, accel: Accel) -> String {
+        spec.arguments(index, accel).join(" ")
+    }
+
     #[test]
     fn a_spec_reads_as_it_is_written() {
-        for text in ["dgram:/run/a,/run/b", "tap:tap0", "tap:tap0,queues=4", "user"] {
+        for text in [
+            "dgram:/run/a,/run/b",
+            "tap:tap0",
+            "tap:tap0,queues=4",
+            "vhost-user:/run/a",
+            "vhost-user:/run/a,queues=64",
+            "user",
+        ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
     }
@@ -170,6 +240,9 @@ mod tests {
             ("tap:tap0,mq=on", "allowed: queues=N"),
             ("tap:tap0,queues=0", "from 1 to 256"),
             ("tap:tap0,queues=many", "from 1 to 256"),
+            ("vhost-user:", "names its socket"),
+            ("vhost-user:,queues=4", "names its socket"),
+            ("vhost-user:/run/a,queues=129", "from 1 to 128"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
@@ -178,23 +251,34 @@ mod tests {
 
     #[test]
     fn ports_follow_each_other_in_pci_slots_and_addresses() {
-        let [_, _, _, first] = PortSpec::User.arguments(0);
-        let [_, _, _, second] = PortSpec::User.arguments(1);
+        let [first, second] = [0, 1].map(|index| arguments(&PortSpec::User, index, Accel::Tcg));
         assert!(first.contains("mac=52:54:00:12:34:56,addr=0x2,"), "{first}");
         assert!(second.contains("mac=52:54:00:12:34:57,addr=0x3,"), "{second}");
     }
 
     #[test]
     fn a_tap_with_queues_gets_a_vector_for_each_ring() {
-        let [_, backend, _, card] = PortSpec::Tap { name: "t".into(), queues: 2 }.arguments(0);
-        assert!(backend.ends_with("vhost=off,queues=2"), "{backend}");
-        assert!(card.ends_with("mq=on,vectors=6"), "{card}");
+        let text = arguments(&PortSpec::Tap { name: "t".into(), queues: 2 }, 0, Accel::Tcg);
+        assert!(text.contains("vhost=off,queues=2 -device"), "{text}");
+        assert!(text.ends_with("mq=on,vectors=6"), "{text}");
+    }
+
+    #[test]
+    fn a_vhost_user_port_gets_vectors_only_where_qemu_survives_them() {
+        let spec = PortSpec::VhostUser { socket: "/run/a".into(), queues: 4 };
+        let text = arguments(&spec, 1, Accel::Tcg);
+        let backend =
+            "-chardev socket,id=socket1,path=/run/a -netdev vhost-user,id=port1,chardev=socket1,queues=4";
+        assert!(text.starts_with(backend), "{text}");
+        assert!(text.ends_with("mq=on,rx_queue_size=1024,tx_queue_size=1024,vectors=0"), "{text}");
+        let text = arguments(&spec, 1, Accel::Kvm);
+        assert!(text.ends_with("tx_queue_size=1024,vectors=10"), "{text}");
     }
 
     #[test]
     fn a_comma_in_a_path_stays_in_the_path() {
         let spec = PortSpec::Dgram { local: "/run/a,b".into(), remote: "/run/c".into() };
-        let [_, backend, ..] = spec.arguments(0);
-        assert!(backend.contains("local.path=/run/a,,b,remote.type=unix"), "{backend}");
+        let text = arguments(&spec, 0, Accel::Tcg);
+        assert!(text.contains("local.path=/run/a,,b,remote.type=unix"), "{text}");
     }
 }

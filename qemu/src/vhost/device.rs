@@ -23,7 +23,7 @@ use super::ring::Ring;
 use super::{Feature, TrafficConfig};
 
 /// The most queue pairs: a message names a ring by one byte ("Vring descriptor indices").
-pub(super) const MAX_QUEUE_PAIRS: u16 = 128;
+pub(crate) const MAX_QUEUE_PAIRS: u16 = 128;
 /// The most regions of memory, as many as vhost in Linux takes with its default limits and more than QEMU has.
 const MAX_MEMORY_SLOTS: u64 = 509;
 

@@ -39,6 +39,7 @@ mod traffic;
 mod window;
 
 pub use counts::{Fault, Faults, PairCounts, Report};
+pub(crate) use device::MAX_QUEUE_PAIRS;
 pub use port::TrafficPort;
 pub use steering::flow_queue;
 pub use window::Window;

@@ -16,12 +16,14 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::device::MAX_QUEUE_PAIRS;
 use super::service::Service;
 use super::{Report, Sink, Source, TrafficConfig};
+use crate::PortSpec;
 
 /// A vhost-user backend that makes traffic; see [the module](super). Dropping it ends it.
 pub struct TrafficPort {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
+    queue_pairs: u16,
 }
 
 impl TrafficPort {
@@ -41,7 +43,12 @@ impl TrafficPort {
         let service = Service::new(listener, &config, Arc::clone(&shared));
         let name = "traffic-port".to_owned();
         let thread = thread::Builder::new().name(name).spawn(|| service.run())?;
-        Ok(Self { shared, thread: Some(thread), path })
+        Ok(Self { shared, thread: Some(thread), path, queue_pairs: pairs })
+    }
+
+    /// The port to give to the machine, with all queue pairs.
+    pub fn spec(&self) -> PortSpec {
+        PortSpec::VhostUser { socket: self.path.clone(), queues: self.queue_pairs }
     }
 
     /// Where the socket is.
