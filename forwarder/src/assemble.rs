@@ -131,3 +131,65 @@ fn hand_out_tx<T: TxQueue>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::string::{String, ToString};
+
+    use super::*;
+    use crate::stats::Counter;
+    use crate::testing::{FakeRx, FakeTx, clock, fake_ports, pool};
+
+    fn assemble_over(words: &str, workers: usize, tx: &[usize]) -> Result<Assembly<FakeRx, FakeTx>, String> {
+        let config = Config::read(words, None).unwrap();
+        let (ports, _) = fake_ports(1, tx, 64);
+        assemble(ports, &config, workers, pool(64), clock()).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_wish_that_the_devices_cannot_meet_is_refused_with_the_numbers() {
+        assert_eq!(
+            assemble_over("batch=8 tx=dedicated", 4, &[4, 2]).err().unwrap(),
+            "sluice refused: command line: tx: port 1: 4 workers need a TX queue each and the device gave 2; \
+             allowed: auto, shared, or fewer workers\nbatch=8 tx=dedicated"
+        );
+        assert_eq!(
+            assemble_over("tx=shared", 1, &[0]).err().unwrap(),
+            "sluice refused: command line: tx: port 0: the device gave no TX queue; allowed: auto\ntx=shared"
+        );
+    }
+
+    #[test]
+    fn each_port_has_the_mode_that_its_queues_allow() {
+        let control = assemble_over("", 2, &[2, 1, 0]).unwrap().control;
+        let modes = [0, 1, 2].map(|port| control.tx_plan(PortId(port)).to_string());
+        assert_eq!(modes, ["dedicated", "shared(2 cores/queue)", "unavailable"]);
+    }
+
+    #[test]
+    fn ports_with_one_queue_each_are_spread_over_the_workers() {
+        let config = Config::read("program=drop", None).unwrap();
+        let (ports, wires) = fake_ports(1, &[1, 1, 1], 64);
+        let mut assembly = assemble(ports, &config, 2, pool(256), clock()).unwrap();
+        for wire in &wires {
+            wire.rx[0].state().arriving.extend([std::vec![0; 60]]);
+        }
+        assembly.workers[1].round();
+        let received = [0, 1, 2].map(|port| assembly.control.counts(PortId(port))[Counter::RxPackets]);
+        assert_eq!(received, [0, 1, 0]);
+        assembly.workers[0].round();
+        let received = [0, 1, 2].map(|port| assembly.control.counts(PortId(port))[Counter::RxPackets]);
+        assert_eq!(received, [1, 1, 1]);
+    }
+
+    #[test]
+    fn queues_that_no_worker_uses_live_until_the_end() {
+        let config = Config::read("", None).unwrap();
+        let (ports, wires) = fake_ports(1, &[3], 64);
+        let Assembly { control, workers } = assemble(ports, &config, 1, pool(64), clock()).unwrap();
+        control.stop();
+        workers.into_iter().for_each(|worker| worker.run(&control, || ()));
+        let queues = control.wait_stopped().unwrap();
+        assert_eq!((queues.rx.len(), queues.tx.len()), (1, wires[0].tx.len()));
+    }
+}
