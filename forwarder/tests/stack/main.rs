@@ -1,7 +1,10 @@
-//! The local stack against a peer.
+//! The local stack against a peer, against frames made by hand, and against garbage.
 
 mod answers;
 mod craft;
 mod datagrams;
+mod filter;
+mod flood;
+mod garbage;
 mod rig;
 mod streams;

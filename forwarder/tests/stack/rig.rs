@@ -21,7 +21,8 @@ pub(crate) const PEER_IPV6: IpAddress = IpAddress::v6(0x2001, 0xdb8, 0, 0, 0, 0,
 /// Made of [`STACK_MAC`] (RFC 4291, appendix A).
 pub(crate) const STACK_LINK_LOCAL: IpAddress = IpAddress::v6(0xfe80, 0, 0, 0, 0x5054, 0x00ff, 0xfe00, 1);
 const MTU: u16 = 1500;
-const POOL: usize = 2048;
+/// More than queue, stack and cache can hold.
+pub(crate) const POOL: usize = 1024;
 const IN_QUEUE: usize = 256;
 
 /// How long a frame is under way.
@@ -65,13 +66,14 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Rig {
-        Rig::with_addresses(&[IpCidr::new(STACK_IPV4, 24), IpCidr::new(STACK_IPV6, 64)])
+        Rig::over(Pool::new::<ProcessHal>(POOL).expect("memory"))
     }
 
-    pub(crate) fn with_addresses(addresses: &[IpCidr]) -> Rig {
-        let pool = Pool::new::<ProcessHal>(POOL).expect("memory");
+    /// A rig whose packets are of `pool`, for tests that make so many rigs that pools, which stay, would fill the memory.
+    pub(crate) fn over(pool: &'static Pool) -> Rig {
         let now = Instant::from_millis(1_000);
-        let config = StackConfig { mac: STACK_MAC, mtu: MTU, addresses, seed: 1 };
+        let addresses = [IpCidr::new(STACK_IPV4, 24), IpCidr::new(STACK_IPV6, 64)];
+        let config = StackConfig { mac: STACK_MAC, mtu: MTU, addresses: &addresses, seed: 1 };
         Rig {
             now,
             stack: Stack::new(&config, pool, now).expect("a stack"),

@@ -132,9 +132,9 @@ fn one_connection_too_many_is_refused() {
     for (index, &handle) in handles.iter().take(2).enumerate() {
         let socket = rig.peer.socket::<Socket<'_>>(handle);
         if index == 0 {
-            socket.close()
+            socket.close();
         } else {
-            socket.abort()
+            socket.abort();
         }
         rig.run_until(Duration::from_secs(5), |rig| {
             matches!(state(rig, handle), State::TimeWait | State::Closed)
