@@ -227,19 +227,21 @@ fn run_until<C: ReferenceClock>(
 ) -> Option<()> {
     /// A clock that reads the same this often does not run: a reading takes 50 ns at least, a tick 1 us at most.
     const STANDSTILL: u32 = 256;
-    /// More readings than any window takes: one takes at least 50 ns.
-    const MOST_READINGS: u32 = 400_000;
+    /// Far more than any window takes, even if the host stops the machine in it: a tenth of a second on the fastest
+    /// processor.
+    const LONGEST: u64 = 1_000_000_000;
     let mut last = start.count;
     let mut unchanged = 0;
-    for _ in 0..MOST_READINGS {
+    while unchanged < STANDSTILL {
         let now = sample(clock, tsc);
-        if enough(&Window::between::<C>(start, &now)) {
+        let passed = Window::between::<C>(start, &now);
+        if enough(&passed) {
             return Some(());
         }
-        unchanged = if now.count == last { unchanged + 1 } else { 0 };
-        if unchanged >= STANDSTILL {
+        if passed.tsc > LONGEST {
             return None;
         }
+        unchanged = if now.count == last { unchanged + 1 } else { 0 };
         last = now.count;
     }
     None
@@ -374,6 +376,31 @@ mod tests {
         fn count(&mut self) -> u64 {
             self.0
         }
+    }
+
+    /// Counts, but back and forth.
+    struct Confused(u64);
+
+    impl ReferenceClock for Confused {
+        const MASK: u64 = 0xff;
+
+        fn capture(&mut self) {
+            self.0 ^= 1;
+        }
+
+        fn count(&mut self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_nowhere_is_given_up() {
+        let mut tsc = 0;
+        let advance = || {
+            tsc += 100_000;
+            tsc
+        };
+        assert_eq!(measure(&mut Confused(0), advance, |window| window.count >= 0xff), None);
     }
 
     #[test]
