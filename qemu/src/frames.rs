@@ -126,9 +126,9 @@ pub fn probe() -> [u8; MIN_FRAME] {
     frame
 }
 
-/// Whether a frame is a probe.
+/// Whether a frame is a probe; a capture may hold other frames of the same EtherType.
 pub fn is_probe(frame: &[u8]) -> bool {
-    frame.get(12..14) == Some(&PROBE_TYPE)
+    frame == probe()
 }
 
 #[cfg(test)]
