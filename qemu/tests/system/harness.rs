@@ -75,7 +75,7 @@ impl Need {
     }
 }
 
-/// The whole chain of causes: a test's first line alone seldom tells enough.
+/// The whole chain of causes in one line: the first alone seldom tells enough.
 fn failed(error: anyhow::Error) -> Failed {
-    format!("{error:?}").into()
+    format!("{error:#}").into()
 }

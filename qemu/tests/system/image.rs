@@ -21,7 +21,7 @@ fn built_once(
     cell: &'static OnceLock<Result<Artefact, String>>,
     build: fn() -> Result<Artefact>,
 ) -> Result<&'static Artefact> {
-    cell.get_or_init(|| build().map_err(|error| format!("{error:?}")))
+    cell.get_or_init(|| build().map_err(|error| format!("{error:#}")))
         .as_ref()
         .map_err(|error| anyhow!("{error}"))
 }
