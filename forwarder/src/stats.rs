@@ -248,3 +248,57 @@ impl Ledger {
         &self.stats
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_place_of_its_own() {
+        let mut counters = std::vec![
+            Counter::RxPackets,
+            Counter::RxBytes,
+            Counter::Passed,
+            Counter::Forwarded,
+            Counter::Waiting,
+            Counter::TxPackets,
+            Counter::TxBytes,
+            Counter::TxCompleted,
+        ];
+        counters.extend(VerdictKind::ALL.map(Counter::Verdict));
+        counters.extend(DropReason::ALL.map(Counter::Drop));
+        let places: HashSet<usize> = counters.iter().map(|counter| counter.index()).collect();
+        assert_eq!(places, (0..Counter::COUNT).collect());
+        assert_eq!(counters.len(), Counter::COUNT);
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_a_batch() {
+        const BATCHES: u64 = 300_000;
+        let row = Row::new();
+        thread::scope(|scope| {
+            scope.spawn(|| (1..=BATCHES).for_each(|batch| row.publish(&Counts([batch; Counter::COUNT]))));
+            let mut last = 0;
+            while last < BATCHES {
+                let counts = row.read();
+                assert_eq!(counts, Counts([counts.0[0]; Counter::COUNT]));
+                assert!(counts.0[0] >= last);
+                last = counts.0[0];
+            }
+        });
+    }
+
+    #[test]
+    fn only_what_was_published_is_seen() {
+        let stats = Arc::new(WorkerStats::new(2));
+        let mut ledger = Ledger::new(stats.clone());
+        ledger.port(PortId(1))[Counter::Drop(DropReason::Runt)] += 3;
+        assert_eq!(stats.read(PortId(1)), Counts::default());
+        ledger.publish();
+        assert_eq!(stats.read(PortId(1)).dropped(), 3);
+        assert_eq!(stats.read(PortId(0)), Counts::default());
+    }
+}

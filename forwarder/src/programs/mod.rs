@@ -46,7 +46,7 @@ impl Program {
             Program::Drop => each(burst, verdicts, |_| drop::verdict()),
             Program::Pass => each(burst, verdicts, |_| pass::verdict()),
             Program::Reflect => {
-                // Its only program that reads the frame, and the device left it in memory or in another core's cache.
+                // This one reads the frame, which the device left in memory or in another core's cache.
                 burst.iter().for_each(Packet::prefetch);
                 each(burst, verdicts, reflect::verdict);
             }

@@ -353,7 +353,7 @@ fn what_the_device_cannot_send_is_a_drop() {
 
 #[test]
 fn a_device_that_never_completes_does_not_hold_up_the_end() {
-    let bench = &mut Bench::pair("program=forward batch=64", 64);
+    let mut bench = Bench::pair("program=forward batch=64", 64);
     bench.arrive(0, 0, 100, 60);
     (0..3).for_each(|_| bench.round());
     assert_eq!(bench.counts(0)[Counter::Waiting], 36);
@@ -362,6 +362,7 @@ fn a_device_that_never_completes_does_not_hold_up_the_end() {
     assert_eq!(bench.counts(0)[Counter::Waiting], 0);
     assert_eq!(bench.counts(0)[Counter::Drop(DropReason::TxRingFull)], 36);
     bench.check();
+    bench.end();
 }
 
 #[test]
