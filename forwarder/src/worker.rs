@@ -47,6 +47,16 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         control.give_back(self.end());
     }
 
+    /// Whether any RX queue is this worker's: one without has nothing to do but to [`retire`](Self::retire).
+    pub fn receives(&self) -> bool {
+        !self.inputs.is_empty()
+    }
+
+    /// Gives the queues back without ever running, so that the core may sleep.
+    pub fn retire(self, control: &Control<R, T>) {
+        control.give_back(self.end());
+    }
+
     /// One pass over all queues. The whole walk of a packet through this core is in [`process`](Self::process).
     pub(crate) fn round(&mut self) -> RoundKind {
         let mut moved = self.outputs.retry(&mut self.cache, &mut self.ledger);

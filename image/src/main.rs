@@ -10,11 +10,13 @@ mod ports;
 mod settings;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
-use forwarder::{Assembly, Clock};
+use forwarder::{Assembly, Clock, Control, Worker};
 use kernel::boot::Boot;
 use kernel::{println, smp, time};
 use netdrv::pool::Pool;
+use netdrv::port::{Rx, Tx};
 
 use operator::Operator;
 use platform::Platform;
@@ -43,12 +45,20 @@ fn main(boot: &'static Boot) -> ! {
     let mut workers = workers.into_iter();
     let own = workers.next().expect("there is a worker for the boot core");
     for (core, worker) in (1..).zip(workers) {
-        let control = control.clone();
-        smp::launch(core, Box::new(move || worker.run(&control, || {}))).expect("a core that is up");
+        start(core, worker, control.clone());
     }
     println!("sluice ready boot_us={} cores={cores} ports={}", time::since_entry_us(), ports.count());
 
     let mut operator = Operator::default();
     own.run(&control, || operator.attend(&control));
     operator::wind_down(&control, ports, pool)
+}
+
+/// Lets `core` run `worker`, or sleep where that has nothing to do.
+fn start(core: usize, worker: Worker<Rx, Tx>, control: Arc<Control<Rx, Tx>>) {
+    if worker.receives() {
+        smp::launch(core, Box::new(move || worker.run(&control, || {}))).expect("a core that is up");
+    } else {
+        worker.retire(&control);
+    }
 }
