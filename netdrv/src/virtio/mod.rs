@@ -68,19 +68,14 @@ pub struct VirtioNet<T: NetTransport> {
     features: Features,
     config: DeviceConfig,
     control: Option<ControlQueue>,
-    /// Pairs that were set up and are not handed out. Those that the device then would not use stay here until the reset.
-    pairs: Vec<Pair>,
+    /// Queues that are set up and not handed out. Those that the device then would not use stay here until the reset.
+    rx: Vec<VirtioRx>,
+    tx: Vec<VirtioTx>,
     /// How many pairs the device uses, and their rings.
     shape: QueueShape,
     taken: bool,
     faults: Vec<Fault>,
     quiesced: Quiesced,
-}
-
-/// A receive and a transmit queue.
-struct Pair {
-    rx: VirtioRx,
-    tx: VirtioTx,
 }
 
 impl<T: NetTransport> VirtioNet<T> {
@@ -97,7 +92,8 @@ impl<T: NetTransport> VirtioNet<T> {
             features: Features::empty(),
             config: DeviceConfig::default(),
             control: None,
-            pairs: Vec::new(),
+            rx: Vec::new(),
+            tx: Vec::new(),
             shape: QueueShape { rx: 0, tx: 0, rx_ring: MAX_RING, tx_ring: MAX_RING },
             taken: false,
             faults: Vec::new(),
@@ -106,7 +102,9 @@ impl<T: NetTransport> VirtioNet<T> {
         match device.bring_up::<H>(wish) {
             Ok(()) => Ok(device),
             Err(error) => {
-                device.add_status(DeviceStatus::FAILED);
+                if device.status != DeviceStatus::empty() {
+                    device.add_status(DeviceStatus::FAILED);
+                }
                 Err(error) // Dropping the device resets it.
             }
         }
@@ -162,6 +160,7 @@ impl<T: NetTransport> VirtioNet<T> {
         self.transport.base_mut().write_driver_features(self.features.bits());
         self.add_status(DeviceStatus::FEATURES_OK);
         if !self.transport.base().get_status().contains(DeviceStatus::FEATURES_OK) {
+            self.status.remove(DeviceStatus::FEATURES_OK);
             return Err(VirtioError::FeaturesRefused(self.features));
         }
         Ok(())
@@ -175,7 +174,7 @@ impl<T: NetTransport> VirtioNet<T> {
         let wanted = wish.pairs.clamp(1, usize::from(device_pairs)) as u16;
         for pair in 0..wanted {
             match self.create_pair::<H>(pair, wish.ring) {
-                Ok(pair) => self.pairs.push(pair),
+                Ok(()) => {}
                 // The device has fewer queues than it said.
                 Err(VirtioError::QueueTooSmall { .. }) if pair > 0 => break,
                 Err(error) => return Err(error),
@@ -191,21 +190,22 @@ impl<T: NetTransport> VirtioNet<T> {
         Ok(())
     }
 
-    fn create_pair<H: Hal>(&mut self, pair: u16, ring: usize) -> Result<Pair, VirtioError> {
-        let (rx_index, tx_index) = (2 * pair, 2 * pair + 1);
+    fn create_pair<H: Hal>(&mut self, pair: u16, ring: usize) -> Result<(), VirtioError> {
+        let (rx, tx) = (2 * pair, 2 * pair + 1);
+        let rx_ring = ring_size(&mut self.transport, rx, ring, MIN_RING)?;
+        let tx_ring = ring_size(&mut self.transport, tx, ring, MIN_RING)?;
         let (features, quiesced) = (self.features, &self.quiesced);
-        let transport = &mut self.transport;
-        let rx_ring = ring_size(transport, rx_index, ring, MIN_RING)?;
-        let tx_ring = ring_size(transport, tx_index, ring, MIN_RING)?;
-        let (rx_fault, tx_fault) = (Fault::default(), Fault::default());
-        let rx = SplitQueue::create::<H>(transport, rx_index, rx_ring, features, quiesced)?;
-        let rx = VirtioRx::new(rx, features, rx_fault.clone(), quiesced.clone());
-        let tx = SplitQueue::create::<H>(transport, tx_index, tx_ring, features, quiesced)?;
-        let tx = VirtioTx::new(tx, features, self.max_frame(), tx_fault.clone(), quiesced.clone());
-        self.faults.extend([rx_fault, tx_fault]);
+        let queue = SplitQueue::create::<H>(&mut self.transport, rx, rx_ring, features, quiesced)?;
+        let fault = Fault::default();
+        self.rx.push(VirtioRx::new(queue, features, fault.clone(), quiesced.clone()));
+        self.faults.push(fault);
+        let queue = SplitQueue::create::<H>(&mut self.transport, tx, tx_ring, features, quiesced)?;
+        let fault = Fault::default();
+        self.tx.push(VirtioTx::new(queue, features, self.max_frame(), fault.clone(), quiesced.clone()));
+        self.faults.push(fault);
         self.shape.rx_ring = self.shape.rx_ring.min(usize::from(rx_ring));
         self.shape.tx_ring = self.shape.tx_ring.min(usize::from(tx_ring));
-        Ok(Pair { rx, tx })
+        Ok(())
     }
 
     /// The longest frame that may be sent: a negotiated MTU binds us too (5.1.4.2).
@@ -224,7 +224,7 @@ impl<T: NetTransport> VirtioNet<T> {
         {
             log::warn!("virtio-net: promiscuous mode: {error}");
         }
-        let pairs = self.pairs.len();
+        let pairs = self.tx.len();
         let mut used = pairs;
         if pairs > 1
             && let Err(error) = self.use_pairs(pairs as u16)
@@ -291,13 +291,10 @@ impl<T: NetTransport> NetDevice for VirtioNet<T> {
             return None;
         }
         self.taken = true;
-        let (mut rx, mut tx) = (Vec::new(), Vec::new());
+        let mut rx: Vec<VirtioRx> = self.rx.drain(..self.shape.rx).collect();
+        let tx = self.tx.drain(..self.shape.tx).collect();
         let mut cache = pool.cache();
-        for mut pair in self.pairs.drain(..self.shape.rx) {
-            pair.rx.fill(&mut cache);
-            rx.push(pair.rx);
-            tx.push(pair.tx);
-        }
+        rx.iter_mut().for_each(|queue| queue.fill(&mut cache));
         Some(Queues { rx, tx })
     }
 

@@ -104,6 +104,8 @@ pub(super) struct SplitQueue {
     taken: u16,
     seen: u16,
     memory: DmaMemory,
+    /// Whether the device has taken the queue: it may write to `memory` until it is quiesced.
+    enabled: bool,
     quiesced: Quiesced,
 }
 
@@ -130,7 +132,7 @@ impl SplitQueue {
             memory.cell::<u16>(layout.available).write(AVAILABLE_NO_INTERRUPT);
             Notifications::Flag
         };
-        let queue = SplitQueue {
+        let mut queue = SplitQueue {
             size,
             descriptors: memory.table(0, 2 * entries),
             available_ring: memory.table(available_ring, entries),
@@ -146,8 +148,9 @@ impl SplitQueue {
             published: 0,
             taken: 0,
             seen: 0,
-            quiesced: quiesced.clone(),
             memory,
+            enabled: false,
+            quiesced: quiesced.clone(),
         };
         release();
         transport.base_mut().queue_set(
@@ -157,10 +160,8 @@ impl SplitQueue {
             queue.memory.address(layout.available),
             queue.memory.address(layout.used),
         );
-        if !transport.base_mut().queue_used(index) {
-            return Err(VirtioError::QueueRefused { queue: index });
-        }
-        Ok(queue)
+        queue.enabled = transport.base_mut().queue_used(index);
+        if queue.enabled { Ok(queue) } else { Err(VirtioError::QueueRefused { queue: index }) }
     }
 
     /// Descriptors in the queue.
@@ -274,7 +275,7 @@ impl SplitQueue {
 
 impl Drop for SplitQueue {
     fn drop(&mut self) {
-        if !self.quiesced.is_confirmed() {
+        if self.enabled && !self.quiesced.is_confirmed() {
             // The device may still write here: one handle that is never dropped keeps the pages for ever.
             mem::forget(self.memory.clone());
         }
