@@ -11,6 +11,7 @@ mod features;
 mod order;
 mod pci;
 mod queue;
+mod registers;
 mod ring;
 mod rx;
 mod transport;

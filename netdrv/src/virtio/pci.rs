@@ -1,28 +1,34 @@
 //! Virtio over PCI (virtio 1.2, 4.1): finds the device's register windows and checks that they hold together.
 //!
-//! Negotiation goes through `virtio_drivers`' `PciTransport`. What that leaves out is here: a capability list that loops or
-//! points outside its BAR, doorbells that cores need not share, and a drop that does not wait for a dead device.
+//! Discovery goes through `virtio_drivers`' `PciRoot`; what it leaves out is here: a capability list that loops or points
+//! outside its BAR.
 
 #![allow(unsafe_code)] // Maps the windows that the device's capabilities name.
 
 use core::fmt;
-use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
-use core::ptr::NonNull;
 
+use arrayvec::ArrayVec;
+use virtio_drivers::transport::DeviceType;
+use virtio_drivers::transport::pci::VIRTIO_VENDOR_ID;
 use virtio_drivers::transport::pci::bus::{Command, ConfigurationAccess, DeviceFunction, PciRoot, Status};
-use virtio_drivers::transport::pci::{PciTransport, VirtioPciError};
-use virtio_drivers::{BufferDirection, PhysAddr};
 
 use super::error::VirtioError;
+use super::registers::{COMMON_LEN, PciRegisters};
 use super::transport::{Doorbell, NetTransport};
 use crate::hal::Hal;
-use crate::mmio::{Register, Window};
+use crate::mmio::Window;
 
 /// Byte offsets in PCI configuration space.
 mod config {
+    /// Vendor id, and above it the device id.
+    pub(super) const IDS: u8 = 0x00;
     pub(super) const CAPABILITIES_POINTER: u8 = 0x34;
 }
+
+/// The device id of a network device that can also be driven as a legacy one (4.1.2.1).
+const TRANSITIONAL_NETWORK: u16 = 0x1000;
+/// Added to a virtio device id it is the PCI device id (4.1.2.1).
+const MODERN_BASE: u16 = 0x1040;
 
 /// `PCI_CAP_ID_VNDR`.
 const VENDOR_CAPABILITY: u8 = 0x09;
@@ -34,17 +40,7 @@ const MAX_CAPABILITIES: usize = (0x100 - FIRST_CAPABILITY as usize) / 4;
 const CAPABILITY_LEN: u8 = 16;
 const NOTIFY_CAPABILITY_LEN: u8 = 20;
 /// BARs of a function; higher numbers are reserved (4.1.4).
-const BARS: u8 = 6;
-
-/// The registers of `struct virtio_pci_common_cfg` that `PciTransport` keeps to itself (4.1.4.3).
-mod common {
-    /// `queue_select`: the queue that the queue registers show.
-    pub(super) const QUEUE_SELECT: usize = 0x16;
-    /// `queue_notify_off`: the selected queue's doorbell, in units of `notify_off_multiplier`.
-    pub(super) const QUEUE_NOTIFY_OFF: usize = 0x1e;
-    /// Bytes of the structure.
-    pub(super) const LEN: u32 = 0x38;
-}
+const BARS: usize = 6;
 
 /// A register window that virtio keeps on PCI, with its `cfg_type` (4.1.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +66,7 @@ impl Structure {
     /// Alignment that the offset must have, and the least length.
     fn shape(self) -> (u32, u32) {
         match self {
-            Structure::Common => (4, common::LEN),
+            Structure::Common => (4, COMMON_LEN),
             Structure::Notify => (2, 2),
             Structure::Isr => (1, 1),
             Structure::Device => (4, 1),
@@ -142,10 +138,7 @@ impl fmt::Display for PciFault {
 
 /// A virtio device on PCI.
 pub struct PciNet {
-    /// Never dropped: its drop resets the device and waits for the answer without bound.
-    transport: ManuallyDrop<PciTransport>,
-    queue_select: Register<u16>,
-    queue_notify_off: Register<u16>,
+    registers: PciRegisters,
     doorbells: Window,
     notify_off_multiplier: u32,
     identity: u32,
@@ -160,22 +153,20 @@ impl PciNet {
         access: C,
         function: DeviceFunction,
     ) -> Result<PciNet, PciFault> {
-        let mut root = PciRoot::new(access.clone());
-        let places = Places::find(&access, &mut root, function)?;
-        let (_, command) = root.get_status_command(function);
-        root.set_command(
+        let mut candidate =
+            Candidate { root: PciRoot::new(access.clone()), access, function, bars: [None; BARS] };
+        candidate.check_identity()?;
+        let places = candidate.find_places()?;
+        let (_, command) = candidate.root.get_status_command(function);
+        candidate.root.set_command(
             function,
             command | Command::MEMORY_SPACE | Command::BUS_MASTER | Command::INTERRUPT_DISABLE,
         );
-        let transport = PciTransport::new::<Adapter<H>, C>(&mut root, function)
-            .map_err(|error| PciFault::from_transport(error, &access, function))?;
-        let common = places.common.map::<H>();
-        let missing = PciFault::Misplaced(Structure::Common, places.common.bar);
+        let [common, notify, isr, device] = places.windows.map(|place| place.map::<H>());
+        let registers = PciRegisters::new(common, isr, device);
         Ok(PciNet {
-            transport: ManuallyDrop::new(transport),
-            queue_select: common.register(common::QUEUE_SELECT).ok_or(missing)?,
-            queue_notify_off: common.register(common::QUEUE_NOTIFY_OFF).ok_or(missing)?,
-            doorbells: places.notify.map::<H>(),
+            registers: registers.ok_or(PciFault::Misplaced(Structure::Common, places.windows[0].bar))?,
+            doorbells: notify,
             notify_off_multiplier: places.notify_off_multiplier,
             identity: u32::from(function.bus) << 8
                 | u32::from(function.device) << 3
@@ -185,19 +176,18 @@ impl PciNet {
 }
 
 impl NetTransport for PciNet {
-    type Base = PciTransport;
+    type Base = PciRegisters;
 
-    fn base(&self) -> &PciTransport {
-        &self.transport
+    fn base(&self) -> &PciRegisters {
+        &self.registers
     }
 
-    fn base_mut(&mut self) -> &mut PciTransport {
-        &mut self.transport
+    fn base_mut(&mut self) -> &mut PciRegisters {
+        &mut self.registers
     }
 
     fn doorbell(&mut self, queue: u16) -> Result<Doorbell, VirtioError> {
-        self.queue_select.write(queue);
-        let offset = u64::from(self.queue_notify_off.read()) * u64::from(self.notify_off_multiplier);
+        let offset = u64::from(self.registers.notify_offset(queue)) * u64::from(self.notify_off_multiplier);
         usize::try_from(offset)
             .ok()
             .and_then(|offset| self.doorbells.register(offset))
@@ -225,42 +215,10 @@ impl Place {
     }
 }
 
-/// Where the structures that we map ourselves lie; all four have been checked.
+/// Where the structures lie, in the order of [`Structure::ALL`]; all have been checked.
 struct Places {
-    common: Place,
-    notify: Place,
+    windows: [Place; Structure::ALL.len()],
     notify_off_multiplier: u32,
-}
-
-impl Places {
-    /// Walks the capability list. As the specification has it, the first of each kind counts (4.1.4.1).
-    fn find<C: ConfigurationAccess>(
-        access: &C,
-        root: &mut PciRoot<C>,
-        function: DeviceFunction,
-    ) -> Result<Places, PciFault> {
-        let mut places = [None; Structure::ALL.len()];
-        let mut notify_off_multiplier = 0;
-        for capability in vendor_capabilities(access, root, function)? {
-            let Some(structure) = Structure::of(capability.cfg_type) else { continue };
-            let short = structure == Structure::Notify && capability.len < NOTIFY_CAPABILITY_LEN;
-            let place = &mut places[structure as usize - 1];
-            if short || place.is_some() {
-                continue;
-            }
-            *place = Some(capability.place(structure, access, root, function)?);
-            if structure == Structure::Notify {
-                notify_off_multiplier = access.read_word(function, capability.at + CAPABILITY_LEN);
-            }
-        }
-        for structure in Structure::ALL {
-            places[structure as usize - 1].ok_or(PciFault::Missing(structure))?;
-        }
-        let [Some(common), Some(notify), ..] = places else {
-            return Err(PciFault::Missing(Structure::Common));
-        };
-        Ok(Places { common, notify, notify_off_multiplier })
-    }
 }
 
 /// The head of a `struct virtio_pci_cap`.
@@ -270,27 +228,63 @@ struct VendorCapability {
     cfg_type: u8,
 }
 
-impl VendorCapability {
-    /// The structure's place in its BAR, checked as far as the function's own registers allow.
-    fn place<C: ConfigurationAccess>(
-        &self,
-        structure: Structure,
-        access: &C,
-        root: &mut PciRoot<C>,
-        function: DeviceFunction,
-    ) -> Result<Place, PciFault> {
-        let bar = access.read_word(function, self.at + 4) as u8;
-        let offset = access.read_word(function, self.at + 8);
-        let len = access.read_word(function, self.at + 12);
-        if bar >= BARS {
-            return Err(PciFault::ReservedBar(structure, bar));
+/// A PCI function that may be a virtio network device.
+struct Candidate<C: ConfigurationAccess> {
+    root: PciRoot<C>,
+    access: C,
+    function: DeviceFunction,
+    /// Base and size of each BAR, once it was asked for: to learn a size, the BAR is moved, and an emulator rebuilds
+    /// its map of the memory for that.
+    bars: [Option<(u64, u64)>; BARS],
+}
+
+impl<C: ConfigurationAccess> Candidate<C> {
+    fn check_identity(&self) -> Result<(), PciFault> {
+        let ids = self.access.read_word(self.function, config::IDS);
+        let (vendor_id, device_id) = (ids as u16, (ids >> 16) as u16);
+        let is_network = match device_id {
+            TRANSITIONAL_NETWORK => true,
+            _ => device_id == MODERN_BASE + DeviceType::Network as u16,
+        };
+        match vendor_id == VIRTIO_VENDOR_ID && is_network {
+            true => Ok(()),
+            false => Err(PciFault::NotVirtio { vendor: vendor_id, device: device_id }),
         }
-        let info = root.bar_info(function, bar).map_err(|_| PciFault::NotMemory(structure, bar))?;
-        let info = info.ok_or(PciFault::Unassigned(structure, bar))?;
-        let (base, size) = info.memory_address_size().ok_or(PciFault::NotMemory(structure, bar))?;
-        if base == 0 {
-            return Err(PciFault::Unassigned(structure, bar));
+    }
+
+    /// Walks the capability list. As the specification has it, the first of each kind counts (4.1.4.1).
+    fn find_places(&mut self) -> Result<Places, PciFault> {
+        let mut places = [None; Structure::ALL.len()];
+        let mut notify_off_multiplier = 0;
+        for capability in self.vendor_capabilities()? {
+            let Some(structure) = Structure::of(capability.cfg_type) else { continue };
+            let short = structure == Structure::Notify && capability.len < NOTIFY_CAPABILITY_LEN;
+            let place = &mut places[structure as usize - 1];
+            if short || place.is_some() {
+                continue;
+            }
+            *place = Some(self.place(structure, &capability)?);
+            if structure == Structure::Notify {
+                notify_off_multiplier = self.access.read_word(self.function, capability.at + CAPABILITY_LEN);
+            }
         }
+        if notify_off_multiplier % 2 != 0 {
+            return Err(PciFault::OddMultiplier(notify_off_multiplier));
+        }
+        let missing = Structure::ALL.into_iter().zip(&places).find(|(_, place)| place.is_none());
+        match places {
+            [Some(common), Some(notify), Some(isr), Some(device)] => {
+                Ok(Places { windows: [common, notify, isr, device], notify_off_multiplier })
+            }
+            _ => Err(PciFault::Missing(missing.map_or(Structure::Common, |(structure, _)| structure))),
+        }
+    }
+
+    /// A structure's place in its BAR, checked as far as the function's own registers allow.
+    fn place(&mut self, structure: Structure, capability: &VendorCapability) -> Result<Place, PciFault> {
+        let word = |offset| self.access.read_word(self.function, capability.at + offset);
+        let (bar, offset, len) = (word(4) as u8, word(8), word(12));
+        let (base, size) = self.memory_bar(structure, bar)?;
         let (alignment, least) = structure.shape();
         let fits = offset.checked_add(len).is_some_and(|end| u64::from(end) <= size);
         if !fits || len < least || !offset.is_multiple_of(alignment) {
@@ -298,82 +292,45 @@ impl VendorCapability {
         }
         Ok(Place { bar, address: base + u64::from(offset), len })
     }
-}
 
-/// The vendor-specific capabilities of a function, in list order.
-fn vendor_capabilities<C: ConfigurationAccess>(
-    access: &C,
-    root: &PciRoot<C>,
-    function: DeviceFunction,
-) -> Result<impl Iterator<Item = VendorCapability> + use<C>, PciFault> {
-    let mut found = arrayvec::ArrayVec::<VendorCapability, MAX_CAPABILITIES>::new();
-    let mut at = match root.get_status_command(function).0.contains(Status::CAPABILITIES_LIST) {
-        true => access.read_word(function, config::CAPABILITIES_POINTER) as u8 & !3,
-        false => 0,
-    };
-    let mut visited = 0;
-    while at >= FIRST_CAPABILITY && at.is_multiple_of(4) {
-        if visited == MAX_CAPABILITIES {
-            return Err(PciFault::CapabilityLoop);
+    /// Base and size of the BAR that the capability of `structure` names.
+    fn memory_bar(&mut self, structure: Structure, bar: u8) -> Result<(u64, u64), PciFault> {
+        let known = self.bars.get(usize::from(bar)).ok_or(PciFault::ReservedBar(structure, bar))?;
+        if let Some(known) = *known {
+            return Ok(known);
         }
-        visited += 1;
-        let [id, next, len, cfg_type] = access.read_word(function, at).to_le_bytes();
-        let ends_inside = usize::from(at) + usize::from(len) <= 0x100;
-        if id == VENDOR_CAPABILITY && len >= CAPABILITY_LEN && ends_inside {
-            found.push(VendorCapability { at, len, cfg_type });
+        let info = self.root.bar_info(self.function, bar).map_err(|_| PciFault::NotMemory(structure, bar))?;
+        let info = info.ok_or(PciFault::Unassigned(structure, bar))?;
+        let (base, size) = info.memory_address_size().ok_or(PciFault::NotMemory(structure, bar))?;
+        if base == 0 {
+            return Err(PciFault::Unassigned(structure, bar));
         }
-        at = next;
+        self.bars[usize::from(bar)] = Some((base, size));
+        Ok((base, size))
     }
-    Ok(found.into_iter())
-}
 
-impl PciFault {
-    /// What `PciTransport` still finds after all the checks above.
-    fn from_transport<C: ConfigurationAccess>(
-        error: VirtioPciError,
-        access: &C,
-        function: DeviceFunction,
-    ) -> PciFault {
-        match error {
-            VirtioPciError::InvalidNotifyOffMultiplier(multiplier) => PciFault::OddMultiplier(multiplier),
-            VirtioPciError::MissingCommonConfig => PciFault::Missing(Structure::Common),
-            VirtioPciError::MissingNotifyConfig => PciFault::Missing(Structure::Notify),
-            VirtioPciError::MissingIsrConfig => PciFault::Missing(Structure::Isr),
-            _ => {
-                let ids = access.read_word(function, 0);
-                PciFault::NotVirtio { vendor: ids as u16, device: (ids >> 16) as u16 }
+    /// The vendor-specific capabilities, in list order.
+    fn vendor_capabilities(&self) -> Result<ArrayVec<VendorCapability, MAX_CAPABILITIES>, PciFault> {
+        let word = |offset| self.access.read_word(self.function, offset);
+        let mut found = ArrayVec::new();
+        let (status, _) = self.root.get_status_command(self.function);
+        let mut at = match status.contains(Status::CAPABILITIES_LIST) {
+            true => word(config::CAPABILITIES_POINTER) as u8 & !3,
+            false => 0,
+        };
+        let mut visited = 0;
+        while at >= FIRST_CAPABILITY && at.is_multiple_of(4) {
+            if visited == MAX_CAPABILITIES {
+                return Err(PciFault::CapabilityLoop);
             }
+            visited += 1;
+            let [id, next, len, cfg_type] = word(at).to_le_bytes();
+            let ends_inside = usize::from(at) + usize::from(len) <= 0x100;
+            if id == VENDOR_CAPABILITY && len >= CAPABILITY_LEN && ends_inside {
+                found.push(VendorCapability { at, len, cfg_type });
+            }
+            at = next;
         }
+        Ok(found)
     }
-}
-
-/// Our platform as `virtio_drivers` wants it.
-struct Adapter<H>(PhantomData<H>);
-
-// SAFETY: each method passes on what `Hal` promises: exclusive, zeroed pages and lasting register windows. The bus address
-// is the CPU's own.
-unsafe impl<H: Hal> virtio_drivers::Hal for Adapter<H> {
-    fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
-        match H::dma_allocate(pages) {
-            Some(base) => (base.as_ptr() as PhysAddr, base),
-            None => (0, NonNull::dangling()),
-        }
-    }
-
-    unsafe fn dma_dealloc(_paddr: PhysAddr, vaddr: NonNull<u8>, pages: usize) -> i32 {
-        // SAFETY: the caller passes what `dma_alloc` returned.
-        unsafe { H::dma_free(vaddr, pages) };
-        0
-    }
-
-    unsafe fn mmio_phys_to_virt(paddr: PhysAddr, size: usize) -> NonNull<u8> {
-        // SAFETY: the caller promises a register window.
-        unsafe { H::map_mmio(paddr, size) }
-    }
-
-    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
-        buffer.cast::<u8>().as_ptr() as PhysAddr
-    }
-
-    unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
 }

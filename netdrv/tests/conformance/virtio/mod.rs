@@ -6,6 +6,7 @@ mod control;
 mod device;
 mod memory;
 mod negotiation;
+mod pci;
 mod ring;
 mod suite;
 
