@@ -20,6 +20,8 @@ const TAG: usize = 4 + 4 + 4 + 2;
 
 /// The EtherType of a probe: the first for local experiments (IEEE 802, clause 9.2.4).
 const PROBE_TYPE: [u8; 2] = [0x88, 0xb5];
+/// What follows it: others experiment as well.
+const PROBE_MARK: &[u8] = b"sluice probe: has forwarding begun?";
 
 /// What tells one frame from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +125,7 @@ pub fn probe() -> [u8; MIN_FRAME] {
     frame[..6].copy_from_slice(&host_mac(1));
     frame[6..12].copy_from_slice(&host_mac(0));
     frame[12..14].copy_from_slice(&PROBE_TYPE);
+    frame[14..14 + PROBE_MARK.len()].copy_from_slice(PROBE_MARK);
     frame
 }
 
@@ -209,5 +212,8 @@ mod tests {
         assert!(is_probe(&probe()));
         assert_eq!(Tag::of(&probe()), None);
         assert!(!is_probe(&[0; 13]));
+        let mut experiment = probe();
+        experiment[20] ^= 1;
+        assert!(!is_probe(&experiment), "somebody else's experiment");
     }
 }
