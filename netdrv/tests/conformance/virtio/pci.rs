@@ -34,7 +34,9 @@ struct Function(Rc<RefCell<[u32; 64]>>);
 impl Function {
     /// A network device with common configuration, notifications, ISR and device configuration, in this order.
     fn new() -> Function {
-        let base = TestHal::dma_allocate(BAR_SIZE / PAGE_SIZE).expect("memory").as_ptr() as u64;
+        // A BAR is aligned to its size.
+        let memory = TestHal::dma_allocate(2 * BAR_SIZE / PAGE_SIZE).expect("memory").as_ptr() as u64;
+        let base = memory.next_multiple_of(BAR_SIZE as u64);
         let function = Function(Rc::new(RefCell::new([0; 64])));
         function.set(0x00, 0x1041_1af4);
         function.set(0x04, 0x0010_0000); // status: a list of capabilities
@@ -110,6 +112,7 @@ impl ConfigurationAccess for Function {
             // Address bits below the size, and the flags, are read-only.
             0x10 if kept & 1 == 0 => data & !(BAR_SIZE as u32 - 1) | kept & 0xf,
             0x10 | 0x14 => data,
+            0x18..0x28 => 0, // BARs that are not there
             _ => panic!("a write of {data:#x} to {register_offset:#x}"),
         };
         self.set(register_offset, word);
