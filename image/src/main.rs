@@ -32,7 +32,8 @@ fn main(boot: &'static Boot) -> ! {
     let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
 
     let mut ports = Ports::probe(workers, config.ring);
-    let buffers = ports.buffers() + forwarder::buffers_in_workers(workers, ports.count());
+    let receivers = workers.min(ports.rx_queues());
+    let buffers = ports.buffers() + forwarder::buffers_in_workers(receivers, ports.count());
     let pool =
         Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
 

@@ -12,7 +12,7 @@ use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction};
 /// Bare metal: RAM is mapped one to one, so a device's address is the CPU's.
 pub(crate) struct Platform;
 
-// SAFETY: `dma` gives cleared, page-aligned, contiguous pages that nobody else has, and takes back only those; a mapping of
+// SAFETY: `dma` gives page-aligned, contiguous pages of RAM that nobody else has, and takes back only those; a mapping of
 // registers lasts as long as the image.
 unsafe impl Hal for Platform {
     fn dma_allocate(pages: usize) -> Option<NonNull<u8>> {

@@ -43,6 +43,11 @@ impl Ports {
         self.0.len()
     }
 
+    /// How many RX queues they have together.
+    pub(crate) fn rx_queues(&self) -> usize {
+        self.0.iter().map(|port| port.device.shape().rx).sum()
+    }
+
     /// Buffers that all rings together hold.
     pub(crate) fn buffers(&self) -> usize {
         self.0.iter().map(|port| port.device.shape().buffers()).sum()

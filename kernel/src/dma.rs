@@ -1,21 +1,19 @@
-#![allow(unsafe_code)] // Clears pages and gives them out as pointers.
-//! Memory for devices: neighbouring pages, cleared. The address that a device uses is the pointer's own
+#![allow(unsafe_code)] // Takes back what it gave out as pointers.
+//! Memory for devices: neighbouring pages. The address that a device uses is the pointer's own
 //! value, since RAM is mapped one to one and the caches of x86 are coherent with devices.
 
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use crate::memory::{self, FrameError, PAGE_SIZE, PageRange};
 
-/// Takes `pages` neighbouring pages, cleared, for a device to read and write.
+/// Takes `pages` neighbouring pages for a device to read and write. They hold whatever they held: a large block is not
+/// touched before it is used, since a virtual machine pays for each page at its first touch.
 ///
 /// # Errors
 /// [`FrameError`] when there is no such run.
 pub fn allocate(pages: u64) -> Result<NonNull<u8>, FrameError> {
     let range = memory::allocate(pages, PAGE_SIZE)?;
-    let start = NonNull::new(range.start as *mut u8).ok_or(FrameError::OutOfMemory)?;
-    // SAFETY: the pages are mapped, and nobody else has them.
-    unsafe { ptr::write_bytes(start.as_ptr(), 0, range.bytes() as usize) };
-    Ok(start)
+    NonNull::new(range.start as *mut u8).ok_or(FrameError::OutOfMemory)
 }
 
 /// Gives pages back.

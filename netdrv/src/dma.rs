@@ -73,13 +73,21 @@ impl Drop for Pages {
     }
 }
 
-/// A block of zeroed, page-aligned memory that the device reaches at the same address.
+/// A block of page-aligned memory that the device reaches at the same address.
 #[derive(Clone)]
 pub struct DmaMemory(Arc<Pages>);
 
 impl DmaMemory {
-    /// Allocates at least `bytes` bytes.
+    /// Allocates at least `bytes` bytes, zeroed.
     pub fn allocate<H: Hal>(bytes: usize) -> Result<DmaMemory, DmaError> {
+        let memory = DmaMemory::allocate_untouched::<H>(bytes)?;
+        // SAFETY: the block is ours alone, and this long.
+        unsafe { memory.0.base.write_bytes(0, memory.len()) };
+        Ok(memory)
+    }
+
+    /// Allocates at least `bytes` bytes that have any value.
+    pub(crate) fn allocate_untouched<H: Hal>(bytes: usize) -> Result<DmaMemory, DmaError> {
         let pages = bytes.div_ceil(PAGE_SIZE).max(1);
         let base = H::dma_allocate(pages).ok_or(DmaError::OutOfMemory { pages })?;
         Ok(DmaMemory(Arc::new(Pages { base, pages, free: H::dma_free })))
@@ -201,7 +209,7 @@ impl<T: Word> Table<T> {
     #[inline(always)]
     fn word(&self, index: usize) -> &T::Atomic {
         // SAFETY: `place` checked that mask + 1 aligned words lie in memory that `_memory` keeps alive; the masked
-        // index is one of them. The memory is zeroed at first, and every bit pattern is a value of the atomic.
+        // index is one of them. The memory has a value, and every bit pattern is one of the atomic.
         unsafe { self.base.add(index & self.mask).as_ref() }
     }
 }

@@ -14,9 +14,9 @@ pub const PAGE_SIZE: usize = 4096;
 /// carry one kind of address, and a buffer's address needs no look-up on the way to a descriptor.
 ///
 /// # Safety
-/// Memory from [`dma_allocate`](Hal::dma_allocate) is zeroed, page-aligned, contiguous for the device, readable and writable, aliased
-/// by nothing, and stays so until it is given to [`dma_free`](Hal::dma_free). A pointer from [`map_mmio`](Hal::map_mmio) stays
-/// valid for the life of the program.
+/// Memory from [`dma_allocate`](Hal::dma_allocate) is page-aligned, contiguous for the device, readable and writable, aliased by
+/// nothing, of some value (not zeroed, but initialised as far as the language is concerned), and stays so until it is
+/// given to [`dma_free`](Hal::dma_free). A pointer from [`map_mmio`](Hal::map_mmio) stays valid for the life of the program.
 pub unsafe trait Hal: 'static {
     /// Allocates `pages` contiguous pages of [`PAGE_SIZE`] bytes, or `None` when there is no such run.
     fn dma_allocate(pages: usize) -> Option<NonNull<u8>>;

@@ -32,31 +32,26 @@ unsafe impl Send for FreeBuffer {}
 /// All buffers of the machine, and those that no core holds. Pools are made once and never freed, so a packet may
 /// outlive everything else.
 pub struct Pool {
-    depot: SpinMutex<Vec<FreeBuffer>>,
+    depot: SpinMutex<Depot>,
     count: usize,
-    _memory: DmaMemory,
+    memory: DmaMemory,
+}
+
+/// The buffers that no core holds.
+struct Depot {
+    /// Those that came home. Made with room for every buffer: it never grows.
+    free: Vec<FreeBuffer>,
+    /// How many buffers, from the start of the memory, were ever taken. The others are not even touched: a machine
+    /// pays for a page when it is first written, and most buffers of a large pool wait for a load that may never come.
+    opened: usize,
 }
 
 impl Pool {
     /// Makes a pool of `count` buffers in DMA memory.
     pub fn new<H: Hal>(count: usize) -> Result<&'static Pool, DmaError> {
-        let memory = DmaMemory::allocate::<H>(count * STRIDE)?;
-        let first = memory.base().cast::<Buffer>();
-        let pool: &'static Pool = Box::leak(Box::new(Pool {
-            depot: SpinMutex::new(Vec::with_capacity(count)),
-            count,
-            _memory: memory,
-        }));
-        let mut depot = pool.depot.lock();
-        for index in 0..count {
-            // SAFETY: the block holds `count` buffers, page-aligned at the start and a whole stride each.
-            let buffer = unsafe { first.add(index) };
-            // SAFETY: the place is inside the block, aligned, and nobody else's; the bytes behind it are zeroed.
-            unsafe { (&raw mut (*buffer.as_ptr()).pool).write(pool) };
-            depot.push(FreeBuffer(buffer));
-        }
-        drop(depot);
-        Ok(pool)
+        let memory = DmaMemory::allocate_untouched::<H>(count * STRIDE)?;
+        let depot = Depot { free: Vec::with_capacity(count), opened: 0 };
+        Ok(Box::leak(Box::new(Pool { depot: SpinMutex::new(depot), count, memory })))
     }
 
     /// How many buffers there are.
@@ -66,7 +61,8 @@ impl Pool {
 
     /// How many buffers lie in the depot: all of them when every cache and every packet is gone.
     pub fn in_depot(&self) -> usize {
-        self.depot.lock().len()
+        let depot = self.depot.lock();
+        depot.free.len() + self.count - depot.opened
     }
 
     /// A cache over this pool, for one core.
@@ -79,8 +75,28 @@ impl Pool {
     /// # Safety
     /// `buffer` is of this pool and has no handle any more.
     pub(crate) unsafe fn give_back(&self, buffer: NonNull<Buffer>) {
-        // The depot was made with room for every buffer: this never allocates.
-        self.depot.lock().push(FreeBuffer(buffer));
+        self.depot.lock().free.push(FreeBuffer(buffer));
+    }
+
+    /// Moves up to [`BULK`] buffers out of the depot, those that came home first.
+    fn withdraw(&'static self, to: &mut ArrayVec<FreeBuffer, CACHE_CAPACITY>) {
+        let mut depot = self.depot.lock();
+        let keep = depot.free.len().saturating_sub(BULK);
+        to.extend(depot.free.drain(keep..));
+        while to.len() < BULK && depot.opened < self.count {
+            to.push(self.open(depot.opened));
+            depot.opened += 1;
+        }
+    }
+
+    /// Makes a buffer of the memory at `index`, which was none before.
+    fn open(&'static self, index: usize) -> FreeBuffer {
+        // SAFETY: the block holds `count` buffers, page-aligned at the start and a whole stride each, and index < count.
+        let buffer = unsafe { self.memory.base().cast::<Buffer>().add(index) };
+        // SAFETY: the place is inside the block, aligned, and nobody else's yet. The bytes behind it have some value, as
+        // the platform promises.
+        unsafe { (&raw mut (*buffer.as_ptr()).pool).write(self) };
+        FreeBuffer(buffer)
     }
 }
 
@@ -133,20 +149,18 @@ impl PoolCache {
 
     #[cold]
     fn refill(&mut self) {
-        let mut depot = self.pool.depot.lock();
-        let keep = depot.len().saturating_sub(BULK);
-        self.free.extend(depot.drain(keep..));
+        self.pool.withdraw(&mut self.free);
     }
 
     /// Returns the buffers that were not used for longest.
     #[cold]
     fn spill(&mut self) {
-        self.pool.depot.lock().extend(self.free.drain(..BULK));
+        self.pool.depot.lock().free.extend(self.free.drain(..BULK));
     }
 }
 
 impl Drop for PoolCache {
     fn drop(&mut self) {
-        self.pool.depot.lock().extend(self.free.drain(..));
+        self.pool.depot.lock().free.extend(self.free.drain(..));
     }
 }
