@@ -3,15 +3,18 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-use netdrv::packet::Packet;
+use netdrv::packet::{MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
 use smoltcp::phy::{Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::time::Instant;
 
 use super::counters::StackCounters;
+use super::echo;
+use super::inspect::MAX_DATAGRAM;
 
-/// The most frames that wait in a lane.
-pub(super) const LANE_CAPACITY: usize = 128;
+/// The most frames that wait in a lane: less than a burst when a round over the sockets begins, one of each socket, and
+/// the fragments of a datagram on a network with the smallest MTU.
+pub(super) const LANE_CAPACITY: usize = MAX_BURST + echo::SOCKETS + MAX_DATAGRAM.div_ceil(552);
 
 /// Frames that the stack has made and nobody has sent yet, oldest first.
 pub(super) type Lane = VecDeque<Packet>;

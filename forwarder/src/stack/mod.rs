@@ -7,8 +7,8 @@
 //! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
 //!   the worker a bounded time. What does not fit waits in the stack or in the queue before it, which is bounded too.
 //! - Answers to frames and what sockets have to send wait in two lanes, which are handed out in turn. Neither a flood
-//!   of pings nor a full load of connections keeps the other from its half; and a new round over the sockets begins only
-//!   where every one of them has room to send, so none of them starves behind the others.
+//!   of pings nor a full load of connections keeps the other from its half; and every socket that has something to send
+//!   sends one frame a round, so none of them starves behind the others.
 //!
 //! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer.
 //!
@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use netdrv::device::Mac;
-use netdrv::packet::{Burst, FRAME_CAPACITY, Packet};
+use netdrv::packet::{Burst, FRAME_CAPACITY, MAX_BURST, Packet};
 use netdrv::pool::{Pool, PoolCache};
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::wire::{ETHERNET_HEADER_LEN, EthernetAddress, IpAddress};
@@ -52,9 +52,8 @@ use echo::EchoService;
 use frames::{Stations, write_introduction};
 use inspect::{Content, Inspected, inspect};
 
-/// Answers that wait before no more frames are taken.
-const ANSWERS: usize = 64;
-const _: () = assert!(ANSWERS < LANE_CAPACITY && echo::SOCKETS < LANE_CAPACITY);
+/// Frames of a lane that wait before no more are made for it.
+const WAITING_LIMIT: usize = MAX_BURST;
 
 /// What one call of [`Stack::poll`] may cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,7 +187,7 @@ impl Stack {
         limit: usize,
     ) -> usize {
         let mut taken = 0;
-        while taken < limit && self.answers.len() < ANSWERS && !self.mid_datagram {
+        while taken < limit && self.answers.len() < WAITING_LIMIT && !self.mid_datagram {
             let Some(packet) = inbound.next() else { break };
             taken += 1;
             self.counters.frames_in += 1;
@@ -291,8 +290,10 @@ impl Stack {
 
     /// Lets every socket send in turn, a frame a round, until `limit` frames wait or no socket has anything to send.
     fn serve_sockets(&mut self, now: Instant, cache: &mut PoolCache, limit: usize) {
+        let limit = limit.min(WAITING_LIMIT);
         self.serve_echo(now);
-        while !self.mid_datagram && self.segments.len() < limit && self.has_room_for_a_round() {
+        while !self.mid_datagram && self.segments.len() < limit {
+            // A lane has room for a whole round beyond the limit.
             let mut device =
                 StackDevice::new(self.frame_limit, &mut self.segments, cache, &mut self.counters);
             let result = self.interface.poll_egress(now, &mut device, &mut self.sockets);
@@ -309,11 +310,6 @@ impl Stack {
     fn serve_echo(&mut self, now: Instant) {
         self.echo.streams.serve(&mut self.sockets);
         self.serve_datagrams(now);
-    }
-
-    /// Whether every socket could send a frame.
-    fn has_room_for_a_round(&self) -> bool {
-        self.segments.len() + echo::SOCKETS <= LANE_CAPACITY
     }
 
     fn serve_datagrams(&mut self, now: Instant) {

@@ -287,36 +287,74 @@ fn long_pings_do_not_mix_whatever_the_budget() {
     for (tx, pieces) in [(1, 1480), (2, 800), (32, 8)] {
         let mut rig = settled();
         rig.budget.tx = tx;
-        let pings: Vec<Vec<u8>> = (0..4u8).map(|i| IPV4.ping(i.into(), &vec![i; 4000])).collect();
-        for frame in &pings {
-            // With a number of its own, so that fragments of different pings are not put together.
-            for mut piece in fragments(frame, pieces) {
-                let mut packet = Ipv4Packet::new_unchecked(&mut piece[14..]);
-                packet.set_ident(frame[41].into());
-                packet.fill_checksum();
+        for number in 0..4 {
+            for piece in long_ping(number, pieces) {
                 rig.offer(&piece);
                 rig.poll_stack();
                 let sent = std::mem::take(&mut rig.sent);
-                rig.peer.device.sent.clear();
                 rig.peer.device.received.extend(sent);
             }
         }
-        while rig.stack.waiting() > 0 || !rig.queue.is_empty() {
-            rig.poll_stack();
-            let sent = std::mem::take(&mut rig.sent);
-            rig.peer.device.received.extend(sent);
-        }
+        let left = rig.drain();
+        rig.peer.device.received.extend(left);
         let handle = rig.peer.open_icmp(1);
         let mut echoes = Vec::new();
         rig.run_until(Duration::from_secs(5), |rig| {
             while let Ok((message, from)) = rig.peer.socket::<Socket<'_>>(handle).recv() {
                 echoes.push(echo_in(message, from, PEER_IPV4));
             }
-            echoes.len() == pings.len()
+            echoes.len() == 4
         });
         assert!(echoes.iter().all(|(number, data)| *data == vec![*number as u8; 4000]));
         rig.finish();
     }
+}
+
+/// A long ping's fragments, with a number of their own so that they are not put together with another's.
+fn long_ping(number: u8, size: usize) -> Vec<Vec<u8>> {
+    let mut pieces = fragments(&IPV4.ping(number.into(), &vec![number; 4000]), size);
+    for piece in &mut pieces {
+        let mut packet = Ipv4Packet::new_unchecked(&mut piece[14..]);
+        packet.set_ident(number.into());
+        packet.fill_checksum();
+    }
+    pieces
+}
+
+#[test]
+fn an_echo_that_buffers_run_out_for_is_finished_before_the_next() {
+    for free in 1..8 {
+        let mut rig = settled();
+        let (mut first, mut second) = (long_ping(1, 1480), long_ping(2, 1480));
+        let ends = [first.pop(), second.pop()].map(|piece| piece.expect("a piece"));
+        for piece in first.iter().chain(&second) {
+            assert!(rig.ask(piece).is_empty());
+        }
+        for piece in &ends {
+            rig.offer(piece);
+        }
+        let mut hoard: Vec<_> = std::iter::from_fn(|| rig.cache.take()).collect();
+        hoard.truncate(hoard.len() - free);
+        rig.poll_stack();
+        let mut sent = std::mem::take(&mut rig.sent);
+        drop(hoard);
+        sent.extend(rig.drain());
+        let dropped = rig.stack.counters().drops[StackDrop::NoBuffer];
+        let echoed: Vec<usize> = [1, 2].map(|number| bytes_echoed(&sent, number)).into();
+        assert_eq!(
+            echoed.iter().filter(|&&bytes| bytes == 4_008).count() as u64,
+            2 - dropped,
+            "{free} free: {echoed:?}"
+        );
+        assert!(echoed.iter().all(|&bytes| bytes == 4_008 || bytes == 0), "{free} free: {echoed:?}");
+        rig.finish();
+    }
+}
+
+/// Payload of the IPv4 packets that carry the echo `number`, which is also its data.
+fn bytes_echoed(frames: &[Vec<u8>], number: u8) -> usize {
+    let packets = frames.iter().filter(|frame| frame[12..14] == [8, 0] && frame.last() == Some(&number));
+    packets.map(|frame| Ipv4Packet::new_checked(&frame[14..]).expect("a packet").payload().len()).sum()
 }
 
 #[test]

@@ -140,6 +140,22 @@ impl Rig {
         self.sent.clone()
     }
 
+    /// Polls until nothing waits. Returns what the stack sent meanwhile.
+    pub(crate) fn drain(&mut self) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        for _ in 0..1_000 {
+            if self.stack.waiting() == 0
+                && self.queue.is_empty()
+                && self.stack.poll_at().is_none_or(|at| at > self.now)
+            {
+                return sent;
+            }
+            self.poll_stack();
+            sent.append(&mut self.sent);
+        }
+        panic!("frames wait for ever: {:?}", self.stack);
+    }
+
     fn next_event(&mut self) -> Instant {
         let soon = self.now + DELAY;
         if !self.queue.is_empty() || !self.peer.device.received.is_empty() {
