@@ -1,15 +1,15 @@
 //! `sluice run`: the image with its serial console on the terminal.
 
 use std::io::{self, BufRead, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::cli::RunOptions;
 use crate::guest::{EXIT_CRASHED, EXIT_REFUSED, EXIT_STOPPED};
-use crate::{Accel, Artefact, Guest, Machine, PortSpec, Reset, Symbols};
+use crate::{Accel, Artefact, Guest, Machine, PortSpec, Reset, Symbols, interrupt};
 
 /// Boots the image and stays until QEMU ends.
 ///
@@ -21,10 +21,13 @@ pub fn run(image: &Artefact, options: &RunOptions) -> Result<()> {
         println!("{}", machine.shell_command()?);
     }
     let guest = Arc::new(machine.start()?);
-    let typed = Arc::clone(&guest);
-    // Nobody waits for this thread: it may sleep in a read of the terminal when QEMU has long gone.
+    let typed = Arc::downgrade(&guest);
+    // Nobody waits for this thread: it may sleep in a read of the terminal when QEMU has long gone. So it must not own
+    // the guest, whose files would stay.
     thread::spawn(move || pass_on_commands(&typed));
-    judge(wait_for_end(&guest))
+    let code = wait_for_end(&guest);
+    ensure!(!interrupt::happened(), "interrupted");
+    judge(code)
 }
 
 fn describe(image: &Artefact, options: &RunOptions) -> Result<Machine> {
@@ -61,8 +64,9 @@ fn printer(image: &Artefact) -> Result<impl FnMut(&str) + Send + 'static> {
     })
 }
 
-fn pass_on_commands(guest: &Guest) {
+fn pass_on_commands(guest: &Weak<Guest>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
+        let Some(guest) = guest.upgrade() else { return };
         if guest.send_command(&line).is_err() {
             return;
         }
