@@ -83,6 +83,8 @@ pub struct Report {
     pub pairs: Vec<PairCounts>,
     /// What went wrong, on all queues together.
     pub faults: Faults,
+    /// Why a frontend was last refused: the newest [`Fault::Request`].
+    pub last_refusal: Option<String>,
 }
 
 impl Report {
@@ -125,7 +127,7 @@ mod tests {
     #[test]
     fn the_total_is_the_sum_of_the_pairs() {
         let pair = PairCounts { frames_in: 1, bytes_in: 60, no_buffer: 2, frames_out: 3, bytes_out: 180 };
-        let report = Report { pairs: vec![pair; 3], faults: Faults::default() };
+        let report = Report { pairs: vec![pair; 3], ..Default::default() };
         let total = PairCounts { frames_in: 3, bytes_in: 180, no_buffer: 6, frames_out: 9, bytes_out: 540 };
         assert_eq!(report.total(), total);
         assert!(report.to_string().starts_with("in: 3 frames, 180 bytes, 6 found no buffer\n"));

@@ -61,6 +61,11 @@ impl Device {
         self.rings.len() / 2
     }
 
+    /// Whether the frontend has said which of the features the guest accepts.
+    pub(super) fn has_accepted_features(&self) -> bool {
+        self.accepted != 0
+    }
+
     /// The length of the header before each frame.
     pub(super) fn header_length(&self) -> usize {
         if self.accepted & bit(VIRTIO_F_VERSION_1) != 0 { HEADER.len() } else { LEGACY_HEADER }
@@ -210,7 +215,7 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        self.memory.remove(region)?;
+        self.memory.remove(region);
         self.memory_changed();
         Ok(())
     }

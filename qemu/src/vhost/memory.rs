@@ -40,9 +40,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes one more region.
+    /// Takes one more region. QEMU before 8 adds and removes each once for every queue pair: the last word counts.
     pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> Result<()> {
         check_length(region, &file)?;
+        self.remove(region);
         let mapped = GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr));
         let mapped = mapped.ok_or(Error::InvalidParam)?;
         self.guest = self.guest.insert_region(mapped.into()).map_err(refused)?;
@@ -54,13 +55,13 @@ impl Memory {
         Ok(())
     }
 
-    /// Lets one region go.
-    pub(super) fn remove(&mut self, region: &VhostUserMemoryRegion) -> Result<()> {
+    /// Lets one region go, if it is there.
+    pub(super) fn remove(&mut self, region: &VhostUserMemoryRegion) {
         let base = GuestAddress(region.guest_phys_addr);
-        let (rest, _) = self.guest.remove_region(base, region.memory_size).map_err(refused)?;
-        self.guest = rest;
-        self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
-        Ok(())
+        if let Ok((rest, _)) = self.guest.remove_region(base, region.memory_size) {
+            self.guest = rest;
+            self.mappings.retain(|mapping| mapping.guest != region.guest_phys_addr);
+        }
     }
 
     /// The guest's address of what the frontend has at `address`.
@@ -123,10 +124,14 @@ mod tests {
         let (more, file) = region(0x10_0000, 0x7000_0000);
         memory.add(&more, file).unwrap();
         assert!(memory.translate(0x7000_0000).is_ok());
-        memory.remove(&more).unwrap();
-        assert!(memory.translate(0x7000_0000).is_err());
-        assert!(memory.remove(&more).is_err());
-        assert!(memory.translate(0x5000_0000).is_ok());
+        let (again, file) = region(0x10_0000, 0x7800_0000);
+        memory.add(&again, file).unwrap();
+        assert!(memory.translate(0x7000_0000).is_err() && memory.translate(0x7800_0000).is_ok());
+        for _ in 0..2 {
+            memory.remove(&more);
+            assert!(memory.translate(0x7800_0000).is_err());
+            assert!(memory.translate(0x5000_0000).is_ok());
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@
 //! Whatever a guest writes into its rings, the port counts it as a fault and goes on. It outlives resets, new
 //! negotiations, changes of the memory table and the frontend itself: the next one may connect.
 
+mod connection;
 mod counts;
 mod device;
 mod memory;

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, fs};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::device::MAX_QUEUE_PAIRS;
@@ -71,11 +71,15 @@ impl TrafficPort {
     /// # Errors
     /// When it uses fewer after `timeout`.
     pub fn wait_running(&self, pairs: usize, timeout: Duration) -> Result<()> {
-        let enough = self.wait(timeout, |seen| seen.running_pairs >= pairs);
-        let running = self.shared.seen().running_pairs;
-        let path = self.path.display();
-        ensure!(enough, "the guest uses {running} of {pairs} queue pairs of {path} after {timeout:?}");
-        Ok(())
+        if self.wait(timeout, |seen| seen.running_pairs >= pairs) {
+            return Ok(());
+        }
+        let (seen, path) = (self.shared.seen(), self.path.display());
+        let refusal = seen.report.last_refusal.as_deref().unwrap_or("nothing was refused");
+        bail!(
+            "the guest uses {} of {pairs} queue pairs of {path} after {timeout:?} ({refusal})",
+            seen.running_pairs
+        )
     }
 
     fn wait(&self, timeout: Duration, reached: impl Fn(&Seen) -> bool) -> bool {

@@ -1,13 +1,14 @@
 //! The port's thread: messages of the frontend, rounds of traffic, and sleep.
 
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use vhost::vhost_user::{BackendReqHandler, Error};
+use vhost::vhost_user::Error;
 
+use super::connection::Connection;
 use super::counts::Fault;
 use super::device::{Device, Direction};
 use super::port::Shared;
@@ -29,13 +30,6 @@ pub(super) struct Service {
     traffic: Traffic,
     drive: Drive,
     shared: Arc<Shared>,
-}
-
-/// A connected frontend.
-struct Connection {
-    /// The same socket once more, to wait on.
-    socket: UnixStream,
-    requests: BackendReqHandler<Mutex<Device>>,
 }
 
 impl Service {
@@ -71,10 +65,6 @@ impl Service {
         self.publish();
     }
 
-    fn device(&self) -> MutexGuard<'_, Device> {
-        lock(&self.device)
-    }
-
     /// A number of rounds without a look at anything else; a port that may sleep ends them when nothing moves.
     fn rounds(&mut self) -> usize {
         let mut device = lock(&self.device);
@@ -102,31 +92,26 @@ impl Service {
     /// Answers what the frontend has asked so far.
     fn serve_frontend(&mut self) {
         if self.connection.is_none() {
-            self.connection = self.accept();
+            self.connection =
+                self.listener.accept().ok().and_then(|(socket, _)| Connection::new(socket, &self.device));
         }
         while let Some(connection) = &mut self.connection
-            && is_readable(connection.socket.as_fd())
+            && connection.is_readable()
         {
-            if let Err(error) = connection.requests.handle_request() {
+            if let Err(error) = connection.serve() {
                 self.hang_up(&error);
             }
         }
     }
 
-    fn accept(&self) -> Option<Connection> {
-        let (socket, _) = self.listener.accept().ok()?;
-        socket.set_nonblocking(false).ok()?;
-        let requests = BackendReqHandler::from_stream(socket.try_clone().ok()?, Arc::clone(&self.device));
-        Some(Connection { socket, requests })
-    }
-
     /// A frontend that left, or one that cannot be understood any more.
     fn hang_up(&mut self, reason: &Error) {
         self.connection = None;
-        let mut device = self.device();
+        let mut device = lock(&self.device);
         device.forget_frontend();
         if !matches!(reason, Error::Disconnected | Error::SocketBroken(_) | Error::PartialMessage) {
             device.faults.record(Fault::Request);
+            self.shared.publish(|seen| seen.report.last_refusal = Some(reason.to_string()));
         }
     }
 
@@ -156,7 +141,7 @@ impl Service {
 
     /// Sleeps until the handle, the frontend or one of the rings has something to say, and takes their words as heard.
     fn sleep(&self, device: &Device, rings: &[RingName], timeout: PollTimeout) {
-        let socket = self.connection.as_ref().map_or(self.listener.as_fd(), |c| c.socket.as_fd());
+        let socket = self.connection.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd);
         let kicks = rings.iter().filter_map(|&(pair, direction)| device.kick(pair, direction));
         let mut waiting: Vec<_> = [socket, self.shared.bell().as_fd()]
             .into_iter()
@@ -204,11 +189,6 @@ fn disarm(device: &mut Device, rings: &[RingName]) {
     }
 }
 
-fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
+pub(super) fn lock(device: &Mutex<Device>) -> MutexGuard<'_, Device> {
     device.lock().expect("only this thread locks the device")
-}
-
-/// Whether the socket has something to read, be it its end.
-fn is_readable(socket: BorrowedFd<'_>) -> bool {
-    poll(&mut [PollFd::new(socket, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }

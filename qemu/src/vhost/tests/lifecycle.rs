@@ -2,7 +2,8 @@
 
 use std::os::fd::AsRawFd;
 
-use vhost::vhost_user::VhostUserFrontend;
+use vhost::vhost_user::message::VhostUserHeaderFlag;
+use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
@@ -154,6 +155,25 @@ fn a_frontend_may_leave_and_the_next_one_come() {
 }
 
 #[test]
+fn a_ring_may_be_enabled_before_features_are_accepted() {
+    for flags in [VhostUserHeaderFlag::empty(), VhostUserHeaderFlag::NEED_REPLY] {
+        let (bench, kept) = bench();
+        let mut frontend = Frontend::connect(bench.port.path(), 4).unwrap();
+        frontend.set_owner().unwrap();
+        frontend.get_features().unwrap();
+        let protocol = frontend.get_protocol_features().unwrap();
+        frontend.set_protocol_features(protocol).unwrap();
+        frontend.set_hdr_flags(flags);
+        frontend.set_vring_enable(0, false).unwrap();
+        frontend.set_vring_enable(1, true).unwrap();
+        frontend.get_features().unwrap();
+        drop(frontend);
+        ping(&bench, &mut Guest::start(bench.port.path(), 1, 64), &kept, 1);
+        assert_eq!(bench.port.stop().faults, Faults::default());
+    }
+}
+
+#[test]
 fn what_makes_no_sense_ends_the_connection_and_not_the_port() {
     let (bench, kept) = bench();
     let refused: [fn(&mut Guest) -> bool; 6] = [
@@ -171,10 +191,11 @@ fn what_makes_no_sense_ends_the_connection_and_not_the_port() {
     }
     let mut guest = Guest::start(bench.port.path(), 1, 64);
     ping(&bench, &mut guest, &kept, 1);
-    let faults = bench.port.stop().faults;
-    assert_eq!(faults.total(), faults.request);
+    let report = bench.port.stop();
+    assert_eq!(report.faults.total(), report.faults.request);
     // The last was refused by the frontend's own library: nothing was sent.
-    assert_eq!(faults.request, refusals - 1);
+    assert_eq!(report.faults.request, refusals - 1);
+    assert!(report.last_refusal.is_some());
 }
 
 #[test]
