@@ -39,10 +39,11 @@ fn describe(image: &Artefact, options: &RunOptions) -> Result<Machine> {
         .accel(vm.accel.unwrap_or_else(Accel::detect))
         .time_limit(None)
         .on_line(printer(image)?);
-    machine = match vm.words.iter().find_map(|word| word.strip_prefix("on-panic=")) {
-        // Whoever wants restarts gets them.
-        Some(_) => machine.on_reset(Reset::Reboots),
-        None => machine.words("on-panic=exit"),
+    // By default a crash ends QEMU, with its report as the last thing on the terminal.
+    machine = if vm.words.iter().any(|word| word.starts_with("on-panic=")) {
+        machine.on_reset(Reset::Reboots)
+    } else {
+        machine.words("on-panic=exit")
     };
     if options.ports.is_empty() {
         eprintln!("no --port given: the image gets one port in QEMU's user-mode network");
