@@ -1,9 +1,10 @@
 //! How far the traffic is: a live line on a terminal, a few plain lines elsewhere.
 
+use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::time::Instant;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::exchange::Progress;
 
@@ -21,8 +22,13 @@ impl Display {
         if !stderr().is_terminal() {
             return Self::Plain { started: Instant::now(), next_percent: QUARTER };
         }
-        let template = "{bar:40} {human_pos} of {human_len} frames, {per_sec}, {eta} left";
-        let style = ProgressStyle::with_template(template).expect("the template is well-formed");
+        let template = "{bar:40} {human_pos} of {human_len} frames, {rate}/s, {eta} left";
+        let style = ProgressStyle::with_template(template).expect("the template is well-formed").with_key(
+            "rate",
+            |state: &ProgressState, out: &mut dyn Write| {
+                write!(out, "{}", HumanCount(state.per_sec() as u64)).expect("a string takes everything");
+            },
+        );
         Self::Live(ProgressBar::new(total).with_style(style))
     }
 
