@@ -16,6 +16,7 @@ mod outside;
 mod process;
 mod refusals;
 mod rig;
+mod traffic;
 mod verdicts;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         outside::trials(),
         cli::trials(),
         hosts::trials(),
+        traffic::trials(),
     ];
     libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()
 }
