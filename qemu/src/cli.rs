@@ -71,7 +71,7 @@ pub struct RunOptions {
 #[derive(Debug, Args)]
 pub struct DemoOptions {
     /// Frames to send in each direction.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(long, value_name = "N", default_value_t = 150_000, value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     pub frames: u64,
     /// Flows that the frames of each direction belong to.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FLOWS)))]

@@ -58,9 +58,10 @@ impl Flows {
     /// `total` frames in `flows` flows; the direction tells them from those of another source.
     ///
     /// # Panics
-    /// When there is no flow, or more than [`MAX_FLOWS`].
+    /// When there is no flow or more than [`MAX_FLOWS`], or when a flow has 2³² frames or more.
     pub fn new(direction: u16, flows: u32, total: u64) -> Self {
         assert!((1..=MAX_FLOWS).contains(&flows), "{flows} flows");
+        assert!(total.div_ceil(flows.into()) <= u32::MAX.into(), "{total} frames in {flows} flows");
         Self { direction, flows, total, given: 0, transform: Transform::Unchanged, expected: Vec::new() }
     }
 
