@@ -4,79 +4,138 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use log::warn;
-use netdrv::device::{Queues, RxQueue, TxQueue};
+use netdrv::device::{Mac, Queues, RxQueue, TxQueue};
 use netdrv::packet::MAX_BURST;
 use netdrv::pool::{CACHE_CAPACITY, Pool};
 
 use crate::config::{Config, Refusal};
 use crate::control::{Control, PortTelemetry, Telemetry};
+use crate::local::{self, LocalHost, Passing};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
+use crate::stack::{Instant, IpCidr, Stack, StackConfig};
 use crate::stats::{Ledger, LockStats, WorkerStats};
-use crate::txmap::{self, Mode, Plan, SharedTx, TxPath};
+use crate::txmap::{self, Mode, Plan, StackNeed};
+use crate::txpath::{SharedTx, TxPath};
 use crate::verdict::PortId;
 use crate::worker::Worker;
+
+/// What a port brings to set-up.
+pub struct PortParts<R, T> {
+    /// The station address, which its stack speaks from.
+    pub mac: Mac,
+    /// The largest payload of a frame in bytes.
+    pub mtu: u16,
+    /// Its queues.
+    pub queues: Queues<R, T>,
+}
 
 /// What set-up makes.
 pub struct Assembly<R, T> {
     /// For whoever prints metrics and says stop.
     pub control: Arc<Control<R, T>>,
-    /// One for each core that forwards: worker `i` is core `i`'s.
+    /// One for each core that forwards: worker `i` is core `i`'s. The first runs the local stacks.
     pub workers: Vec<Worker<R, T>>,
 }
 
-/// The most buffers that workers hold outside of the rings: each a full cache, a burst in its hands, and one that waits
-/// at every port.
-pub fn buffers_in_workers(workers: usize, ports: usize) -> usize {
-    workers * (CACHE_CAPACITY + MAX_BURST * (1 + ports))
+/// The most buffers that are outside of the rings. Each worker holds a full cache, a burst in its hands, and one that waits
+/// at every port; then come the stacks and what waits for them.
+pub fn buffers_outside_rings(config: &Config, workers: usize, ports: usize) -> usize {
+    let stacks = port_ids(ports).filter(|&port| config.stack.addresses(port).next().is_some()).count();
+    workers * (CACHE_CAPACITY + MAX_BURST * (1 + ports)) + local::buffers(stacks, workers)
 }
 
 /// Makes `workers` workers (see [`Config::worker_count`]) over the queues of all ports, in the order of the ports. Every
-/// buffer comes from `pool`. Refused where `tx=` can't be met with the queues that the devices gave.
+/// buffer comes from `pool`. Refused where `tx=` can't be met with the queues that the devices gave, or `stack=` with
+/// the ports.
 pub fn assemble<R: RxQueue, T: TxQueue>(
-    ports: Vec<Queues<R, T>>,
+    ports: Vec<PortParts<R, T>>,
     config: &Config,
     workers: usize,
     pool: &'static Pool,
     clock: Clock,
 ) -> Result<Assembly<R, T>, Refusal> {
-    let rx_queues: usize = ports.iter().map(|queues| queues.rx.len()).sum();
     let plans = plan_ports(&ports, config, workers)?;
     warn_of_limits(&plans, config);
-    if workers > rx_queues {
-        warn!("{workers} workers and {rx_queues} RX queues: {} have nothing to do", workers - rx_queues);
-    }
-
+    let stacks = make_stacks(&ports, config, pool, clock)?;
     let stats: Vec<_> = (0..workers).map(|_| Arc::new(WorkerStats::new(ports.len()))).collect();
-    let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|queues| (queues.rx, queues.tx)).unzip();
+    let mut passing: Vec<_> = (0..workers).map(|_| Passing::nowhere(ports.len())).collect();
+    let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|port| (port.queues.rx, port.queues.tx)).unzip();
     let inputs = hand_out_rx(rx, workers);
     let mut outputs: Vec<Vec<TxPath<T>>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut local = LocalHost::new(clock);
     let mut telemetry = Vec::new();
     let mut spare = Vec::new();
-    for (plan, mut queues) in plans.into_iter().zip(tx) {
-        spare.extend(queues.drain(plan.queues()..));
-        let locks = hand_out_tx(queues, &plan, &mut outputs);
-        telemetry.push(PortTelemetry { plan, locks });
+    for (((port, plan), stack), queues) in (0..).map(PortId).zip(plans).zip(stacks).zip(tx) {
+        let handed_out = hand_out_tx(queues, &plan, &mut outputs);
+        if let Some(stack) = stack {
+            local.add(port, stack, handed_out.stack, config.program, &mut passing);
+        }
+        spare.extend(handed_out.spare);
+        telemetry.push(PortTelemetry { plan, locks: handed_out.locks });
     }
 
     let control = Control::new(Telemetry { ports: telemetry, workers: stats.clone(), pool }, spare);
-    let workers = inputs.into_iter().zip(outputs).zip(stats).map(|((inputs, paths), stats)| Worker {
-        program: config.program,
-        batch: config.batch,
-        inputs,
-        outputs: Outputs::new(paths),
-        cache: pool.cache(),
-        ledger: Ledger::new(stats),
-        clock,
-    });
+    // The first worker gets the stacks, the others a host of none.
+    let hosts = core::iter::once(local).chain(core::iter::repeat_with(|| LocalHost::new(clock)));
+    let workers = inputs.into_iter().zip(outputs).zip(passing).zip(hosts).zip(stats).map(
+        |((((inputs, paths), passing), local), stats)| Worker {
+            program: config.program,
+            batch: config.batch,
+            inputs,
+            outputs: Outputs::new(paths),
+            passing,
+            local,
+            cache: pool.cache(),
+            ledger: Ledger::new(stats),
+            clock,
+        },
+    );
     Ok(Assembly { control: Arc::new(control), workers: workers.collect() })
 }
 
-fn plan_ports<R, T>(ports: &[Queues<R, T>], config: &Config, workers: usize) -> Result<Vec<Plan>, Refusal> {
-    let plan = |(port, queues): (usize, &Queues<R, T>)| {
-        txmap::plan(workers, queues.tx.len(), config.tx).map_err(|error| config.refuse_tx(port, error))
+fn port_ids(ports: usize) -> impl Iterator<Item = PortId> {
+    (0..).map(PortId).take(ports)
+}
+
+fn plan_ports<R, T>(
+    ports: &[PortParts<R, T>],
+    config: &Config,
+    workers: usize,
+) -> Result<Vec<Plan>, Refusal> {
+    let plan = |(id, port): (PortId, &PortParts<R, T>)| {
+        let need = match config.stack.addresses(id).next() {
+            Some(_) => StackNeed::Queue,
+            None => StackNeed::Nothing,
+        };
+        txmap::plan(workers, port.queues.tx.len(), need, config.tx)
+            .map_err(|error| config.refuse_tx(id, error))
     };
-    ports.iter().enumerate().map(plan).collect()
+    port_ids(ports.len()).zip(ports).map(plan).collect()
+}
+
+/// The stack of each port that is to have one.
+fn make_stacks<R, T>(
+    ports: &[PortParts<R, T>],
+    config: &Config,
+    pool: &'static Pool,
+    clock: Clock,
+) -> Result<Vec<Option<Stack>>, Refusal> {
+    if let Some(entry) = config.stack.entries().iter().find(|entry| entry.port.index() >= ports.len()) {
+        return Err(config.refuse_stack(entry.port, format_args!("there are {} ports", ports.len())));
+    }
+    let make = |(id, port): (PortId, &PortParts<R, T>)| {
+        let addresses: Vec<IpCidr> = config.stack.addresses(id).collect();
+        if addresses.is_empty() {
+            return Ok(None);
+        }
+        let seed = (clock.now)();
+        let stack = StackConfig { mac: port.mac, mtu: port.mtu, addresses: &addresses, seed };
+        Stack::new(&stack, pool, Instant::from_micros(clock.micros()))
+            .map(Some)
+            .map_err(|error| config.refuse_stack(id, error))
+    };
+    port_ids(ports.len()).zip(ports).map(make).collect()
 }
 
 /// Says at boot what will be slow, or will not work at all.
@@ -85,6 +144,7 @@ fn warn_of_limits(plans: &[Plan], config: &Config) {
         match plan.mode() {
             Mode::Dedicated => {}
             Mode::Shared => warn!("port {port}: cores take turns at the TX queues: {plan}"),
+            Mode::Borrowed => warn!("port {port}: cores borrow the stack's TX queue: {plan}"),
             Mode::Unavailable => warn!("port {port} has no TX queue: what is sent to it is dropped"),
         }
         if !config.program.serves(port, plans.len() as u16) {
@@ -104,92 +164,46 @@ fn hand_out_rx<R: RxQueue>(rx: Vec<Vec<R>>, workers: usize) -> Vec<Vec<Input<R>>
     inputs
 }
 
-/// Gives each worker its way out of one port. Returns the locks of the shared queues.
-fn hand_out_tx<T: TxQueue>(
-    queues: Vec<T>,
-    plan: &Plan,
-    outputs: &mut [Vec<TxPath<T>>],
-) -> Vec<Arc<LockStats>> {
+/// What became of a port's TX queues besides the workers' ways out.
+struct HandedOut<T> {
+    /// The stack's way out.
+    stack: TxPath<T>,
+    /// Queues that nobody uses.
+    spare: Vec<T>,
+    /// The locks of the queues that workers take turns at.
+    locks: Vec<Arc<LockStats>>,
+}
+
+/// Gives each worker, and the stack, its way out of one port.
+fn hand_out_tx<T: TxQueue>(mut queues: Vec<T>, plan: &Plan, outputs: &mut [Vec<TxPath<T>>]) -> HandedOut<T> {
+    let mut spare = queues.split_off(plan.queues());
+    let mut locks = Vec::new();
+    let mut stack = TxPath::Unavailable;
     match plan.mode() {
         Mode::Dedicated => {
             outputs.iter_mut().zip(queues).for_each(|(paths, queue)| paths.push(TxPath::Dedicated(queue)));
-            Vec::new()
         }
-        Mode::Shared => {
-            let locks: Vec<_> = queues.iter().map(|_| Arc::<LockStats>::default()).collect();
+        Mode::Shared | Mode::Borrowed => {
+            locks.extend(queues.iter().map(|_| Arc::<LockStats>::default()));
             let share = |(queue, lock): (T, &Arc<LockStats>)| Arc::new(SharedTx::new(queue, lock.clone()));
             let shared: Vec<_> = queues.into_iter().zip(&locks).map(share).collect();
+            let way = match plan.mode() {
+                Mode::Borrowed => TxPath::Borrowed,
+                _ => TxPath::Shared,
+            };
             for (worker, paths) in outputs.iter_mut().enumerate() {
-                let queue = plan.queue_of(worker).expect("a shared port has a queue");
-                paths.push(TxPath::Shared(shared[queue].clone()));
+                let queue = plan.queue_of(worker).expect("workers have a queue to share");
+                paths.push(way(shared[queue].clone()));
             }
-            locks
+            if plan.mode() == Mode::Borrowed {
+                // The owner sends without regard to the reserve, which is there for it.
+                stack = TxPath::Shared(shared[0].clone());
+            }
         }
-        Mode::Unavailable => {
-            outputs.iter_mut().for_each(|paths| paths.push(TxPath::Unavailable));
-            Vec::new()
-        }
+        Mode::Unavailable => outputs.iter_mut().for_each(|paths| paths.push(TxPath::Unavailable)),
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::string::{String, ToString};
-
-    use super::*;
-    use crate::stats::Counter;
-    use crate::testing::{FakeRx, FakeTx, clock, fake_ports, pool};
-
-    fn assemble_over(words: &str, workers: usize, tx: &[usize]) -> Result<Assembly<FakeRx, FakeTx>, String> {
-        let config = Config::read(words, None).unwrap();
-        let (ports, _) = fake_ports(1, tx, 64);
-        assemble(ports, &config, workers, pool(64), clock()).map_err(|refusal| refusal.to_string())
+    if plan.stack_queue() == Some(plan.queues()) {
+        stack = TxPath::Dedicated(spare.remove(0));
     }
-
-    #[test]
-    fn a_wish_that_the_devices_cannot_meet_is_refused_with_the_numbers() {
-        assert_eq!(
-            assemble_over("batch=8 tx=dedicated", 4, &[4, 2]).err().unwrap(),
-            "sluice refused: command line: tx: port 1: 4 workers need a TX queue each and the device gave 2; \
-             allowed: auto, shared, or fewer workers\nbatch=8 tx=dedicated"
-        );
-        assert_eq!(
-            assemble_over("tx=shared", 1, &[0]).err().unwrap(),
-            "sluice refused: command line: tx: port 0: the device gave no TX queue; allowed: auto\ntx=shared"
-        );
-    }
-
-    #[test]
-    fn each_port_has_the_mode_that_its_queues_allow() {
-        let control = assemble_over("", 2, &[2, 1, 0]).unwrap().control;
-        let modes = [0, 1, 2].map(|port| control.tx_plan(PortId(port)).to_string());
-        assert_eq!(modes, ["dedicated", "shared(2 cores/queue)", "unavailable"]);
-    }
-
-    #[test]
-    fn ports_with_one_queue_each_are_spread_over_the_workers() {
-        let config = Config::read("program=drop", None).unwrap();
-        let (ports, wires) = fake_ports(1, &[1, 1, 1], 64);
-        let mut assembly = assemble(ports, &config, 2, pool(256), clock()).unwrap();
-        for wire in &wires {
-            wire.rx[0].state().arriving.extend([std::vec![0; 60]]);
-        }
-        assembly.workers[1].round();
-        let received = [0, 1, 2].map(|port| assembly.control.counts(PortId(port))[Counter::RxPackets]);
-        assert_eq!(received, [0, 1, 0]);
-        assembly.workers[0].round();
-        let received = [0, 1, 2].map(|port| assembly.control.counts(PortId(port))[Counter::RxPackets]);
-        assert_eq!(received, [1, 1, 1]);
-    }
-
-    #[test]
-    fn queues_that_no_worker_uses_live_until_the_end() {
-        let config = Config::read("", None).unwrap();
-        let (ports, wires) = fake_ports(1, &[3], 64);
-        let Assembly { control, workers } = assemble(ports, &config, 1, pool(64), clock()).unwrap();
-        control.stop();
-        workers.into_iter().for_each(|worker| worker.run(&control, || ()));
-        let queues = control.wait_stopped().unwrap();
-        assert_eq!((queues.rx.len(), queues.tx.len()), (1, wires[0].tx.len()));
-    }
+    HandedOut { stack, spare, locks }
 }

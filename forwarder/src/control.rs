@@ -11,7 +11,8 @@ use netdrv::pool::Pool;
 
 use crate::metrics;
 use crate::stats::{Counts, LockStats, WorkerStats};
-use crate::txmap::{Plan, TxPath};
+use crate::txmap::Plan;
+use crate::txpath::TxPath;
 use crate::verdict::PortId;
 
 /// The forwarder as seen from outside its workers: any core may ask it, at any time.

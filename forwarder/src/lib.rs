@@ -12,6 +12,7 @@ extern crate std;
 mod assemble;
 pub mod config;
 mod control;
+mod local;
 mod meter;
 pub mod metrics;
 mod ports;
@@ -21,11 +22,12 @@ pub mod stats;
 #[cfg(test)]
 mod testing;
 pub mod txmap;
+pub mod txpath;
 pub mod verdict;
 pub mod wire;
 mod worker;
 
-pub use assemble::{Assembly, assemble, buffers_in_workers};
+pub use assemble::{Assembly, PortParts, assemble, buffers_outside_rings};
 pub use control::{Control, StoppedQueues};
 pub use meter::Clock;
 pub use worker::Worker;

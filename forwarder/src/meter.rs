@@ -11,6 +11,13 @@ pub struct Clock {
     pub hz: u64,
 }
 
+impl Clock {
+    /// The time in microseconds.
+    pub(crate) fn micros(&self) -> i64 {
+        (u128::from((self.now)()) * 1_000_000 / u128::from(self.hz)) as i64
+    }
+}
+
 /// What a round of a worker was good for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RoundKind {

@@ -16,7 +16,7 @@
 //!
 //! What leaves is counted by the *transmitting* port: `sluice_port_tx_packets_total` when the TX ring takes it, and
 //! `sluice_tx_waiting_packets` (a gauge) is how many of these are in the rings because the device is not done with them. The
-//! two sides meet in the sum over all ports: **Σ forwarded = Σ tx_packets**. This one is exact when no worker is in the midst of a
+//! two sides meet in the sum over all ports: **Σ forwarded + Σ stack_sent = Σ tx_packets**. This one is exact when no worker is in the midst of a
 //! batch; for a single port the two differ, since what port 0 receives leaves by port 1.
 //!
 //! When traffic has stopped, both gauges go to 0 by themselves.
@@ -46,12 +46,13 @@ enum Kind {
 }
 
 /// A counter of each port.
-const PORT_COUNTERS: [(&str, &str, Counter); 6] = [
+const PORT_COUNTERS: [(&str, &str, Counter); 7] = [
     ("sluice_port_rx_packets", "Packets received, with those refused at the ring.", Counter::RxPackets),
     ("sluice_port_rx_bytes", "Bytes received.", Counter::RxBytes),
     ("sluice_port_tx_packets", "Packets that the TX rings of this port took.", Counter::TxPackets),
     ("sluice_port_tx_bytes", "Bytes that the TX rings of this port took.", Counter::TxBytes),
     ("sluice_passed_packets", "Packets received here and passed to the local stack.", Counter::Passed),
+    ("sluice_stack_sent_packets", "Packets of the local stack that the TX rings took.", Counter::StackSent),
     ("sluice_forwarded_packets", "Packets received here that a TX ring took.", Counter::Forwarded),
 ];
 

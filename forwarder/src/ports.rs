@@ -8,7 +8,7 @@ use netdrv::packet::{Burst, MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
 
 use crate::stats::{Counter, Counts, Ledger};
-use crate::txmap::{Progress, TxPath};
+use crate::txpath::{Progress, TxPath};
 use crate::verdict::{DropReason, PortId};
 
 /// An RX queue of one worker.
@@ -88,7 +88,7 @@ impl<T: TxQueue> Outputs<T> {
         if matches!(output.path, TxPath::Unavailable) {
             return Err((DropReason::TxUnavailable, packet));
         }
-        output.packets.try_push(packet).map_err(|full| (DropReason::TxRingFull, full.element()))
+        output.packets.try_push(packet).map_err(|full| (output.path.refusal(), full.element()))
     }
 
     /// Sends what is lined up: since the last call, packets that `origin` received. One doorbell a port.
@@ -144,7 +144,7 @@ impl<T: TxQueue> Outputs<T> {
             for origin in output.origins.drain(..) {
                 let counts = ledger.port(origin.port);
                 counts[Counter::Waiting] -= origin.packets as u64;
-                counts[Counter::Drop(DropReason::TxRingFull)] += origin.packets as u64;
+                counts[Counter::Drop(output.path.refusal())] += origin.packets as u64;
             }
             output.packets.drain(..).for_each(|packet| cache.put(packet));
         }

@@ -22,6 +22,8 @@ pub enum Counter {
     RxBytes,
     /// Packets received here and passed to the local stack.
     Passed,
+    /// Packets of the local stack that the port's TX rings took.
+    StackSent,
     /// Packets received here that a TX ring took, whichever port's.
     Forwarded,
     /// Packets received here that wait in the worker for room in a TX ring. Goes up and down.
@@ -41,7 +43,7 @@ pub enum Counter {
 impl Counter {
     const VERDICTS: usize = VerdictKind::ALL.len();
     const DROPS: usize = DropReason::ALL.len();
-    const COUNT: usize = Counter::VERDICTS + Counter::DROPS + 8;
+    const COUNT: usize = Counter::VERDICTS + Counter::DROPS + 9;
 
     /// The place among [`Counts`]: verdicts, drops, the rest.
     #[inline(always)]
@@ -58,6 +60,7 @@ impl Counter {
             Counter::TxPackets => REST + 5,
             Counter::TxBytes => REST + 6,
             Counter::TxCompleted => REST + 7,
+            Counter::StackSent => REST + 8,
         }
     }
 }
@@ -267,6 +270,7 @@ mod tests {
             Counter::TxPackets,
             Counter::TxBytes,
             Counter::TxCompleted,
+            Counter::StackSent,
         ];
         counters.extend(VerdictKind::ALL.map(Counter::Verdict));
         counters.extend(DropReason::ALL.map(Counter::Drop));

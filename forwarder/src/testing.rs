@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
 
 use arrayvec::ArrayVec;
-use netdrv::device::{Queues, RxDrops, RxQueue, TxQueue};
+use netdrv::device::{Mac, Queues, RxDrops, RxQueue, TxQueue};
 use netdrv::packet::{Burst, Packet};
 use netdrv::pool::{Pool, PoolCache};
 use netdrv::process::ProcessHal;
 
+use crate::PortParts;
 use crate::meter::Clock;
 use crate::programs::{Context, Program, Verdicts};
 use crate::verdict::{PortId, Verdict};
@@ -186,20 +187,33 @@ impl TxQueue for FakeTx {
         self.state().held()
     }
 
+    fn room(&self) -> usize {
+        let state = self.state();
+        state.ring - state.held()
+    }
+
     fn refused(&self) -> u64 {
         self.state().refused
     }
 }
 
 /// Queues for ports with so many RX and TX queues each, and the device's hold on them.
-pub(crate) fn fake_ports(rx: usize, tx: &[usize], ring: usize) -> (Vec<Queues<FakeRx, FakeTx>>, Vec<Wire>) {
+pub(crate) fn fake_ports(
+    rx: usize,
+    tx: &[usize],
+    ring: usize,
+) -> (Vec<PortParts<FakeRx, FakeTx>>, Vec<Wire>) {
     let port = |&tx: &usize| Wire {
         rx: (0..rx).map(|_| FakeRx::default()).collect(),
         tx: (0..tx).map(|_| FakeTx::new(ring)).collect(),
     };
     let wires: Vec<Wire> = tx.iter().map(port).collect();
-    let queues = |wire: &Wire| Queues { rx: wire.rx.clone(), tx: wire.tx.clone() };
-    (wires.iter().map(queues).collect(), wires)
+    let parts = |(number, wire): (u8, &Wire)| PortParts {
+        mac: Mac([2, 0, 0, 0, 0, number]),
+        mtu: 1500,
+        queues: Queues { rx: wire.rx.clone(), tx: wire.tx.clone() },
+    };
+    ((0..).zip(&wires).map(parts).collect(), wires)
 }
 
 /// The far side of one port.

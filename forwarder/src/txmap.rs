@@ -1,27 +1,32 @@
-//! From a worker to the TX queue of each port: dedicated, or shared under a lock.
+//! The plan of a port's TX queues: dedicated, shared or borrowed.
 //!
-//! [`plan`] decides once, at set-up, from what the device really gave. A worker with a queue of its own has it by
-//! value: neither the type nor the code of that path knows a lock.
+//! [`plan`] decides once, at set-up, from what the device really gave. The modes are those of Linux's sfc driver; what
+//! they mean for a packet is in [`txpath`](crate::txpath).
 
-use alloc::sync::Arc;
 use core::fmt;
-
-use hermit_sync::SpinMutex;
-use netdrv::device::TxQueue;
-use netdrv::packet::{Burst, MAX_BURST};
-use netdrv::pool::PoolCache;
-
-use crate::stats::{Gauge, LockStats};
 
 /// What the user wants (`tx=`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// Dedicated where there are enough queues, else shared; a port without any is left unavailable.
+    /// Dedicated where there are enough queues, else shared, else borrowed; a port without any is left unavailable.
     Auto,
     /// A queue for each worker, or no boot.
     Dedicated,
-    /// The lock in any case.
+    /// The lock in any case, on as many queues as there are.
     Shared,
+    /// The lock, and this many workers at each queue.
+    SharedBy(usize),
+    /// The stack's queue in any case.
+    Borrowed,
+}
+
+/// What the port's local stack needs of the queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackNeed {
+    /// The port has no stack.
+    Nothing,
+    /// A queue, of its own if there is a second one.
+    Queue,
 }
 
 /// How the workers reach a port's TX queues.
@@ -31,6 +36,8 @@ pub enum Mode {
     Dedicated,
     /// Workers take turns at a queue, under its lock.
     Shared,
+    /// Workers take turns at the stack's queue, and leave a part of it to the stack.
+    Borrowed,
     /// The port can't send.
     Unavailable,
 }
@@ -41,6 +48,7 @@ impl Mode {
         match self {
             Mode::Dedicated => "dedicated",
             Mode::Shared => "shared",
+            Mode::Borrowed => "borrowed",
             Mode::Unavailable => "unavailable",
         }
     }
@@ -49,46 +57,66 @@ impl Mode {
 /// Why a wish can't be met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlanError {
-    /// Fewer queues than `dedicated` takes.
+    /// Fewer queues than `dedicated` takes, or `shared:N`.
     TooFewQueues {
-        /// Workers that each need one.
+        /// Workers that use them.
         workers: usize,
-        /// Queues that the device gave.
+        /// Queues that they need.
+        needed: usize,
+        /// Queues that the device gave beside the stack's.
         queues: usize,
     },
-    /// No queue to share.
+    /// No queue to share or to borrow.
     NoQueue,
 }
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanError::TooFewQueues { workers, queues } => {
-                write!(f, "{workers} workers need a TX queue each and the device gave {queues}")
+            PlanError::TooFewQueues { workers, needed, queues } => {
+                write!(f, "{workers} workers need {needed} TX queues and the device has {queues} for them")
             }
-            PlanError::NoQueue => f.write_str("the device gave no TX queue"),
+            PlanError::NoQueue => f.write_str("the device has no TX queue for that"),
         }
     }
 }
 
-/// Which worker uses which TX queue of a port.
+/// Which worker uses which TX queue of a port, and which the stack does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     mode: Mode,
     workers: usize,
     queues: usize,
+    stack: Option<usize>,
 }
 
 /// Plans one port: `workers` (at least 1) over the `queues` that the device gave.
-pub fn plan(workers: usize, queues: usize, wish: Wish) -> Result<Plan, PlanError> {
-    let mode = match wish {
-        Wish::Auto if queues == 0 => Mode::Unavailable,
-        Wish::Auto | Wish::Dedicated if queues >= workers => Mode::Dedicated,
-        Wish::Dedicated => return Err(PlanError::TooFewQueues { workers, queues }),
-        Wish::Shared if queues == 0 => return Err(PlanError::NoQueue),
-        Wish::Auto | Wish::Shared => Mode::Shared,
+pub fn plan(workers: usize, queues: usize, stack: StackNeed, wish: Wish) -> Result<Plan, PlanError> {
+    let beside = match stack {
+        StackNeed::Nothing => queues,
+        StackNeed::Queue => queues.saturating_sub(1),
     };
-    Ok(Plan { mode, workers, queues: queues.min(workers) })
+    let need = |needed: usize, mode| {
+        let too_few = PlanError::TooFewQueues { workers, needed, queues: beside };
+        if needed <= beside { Ok((mode, needed)) } else { Err(too_few) }
+    };
+    let (mode, used) = match wish {
+        Wish::Auto if queues == 0 => (Mode::Unavailable, 0),
+        Wish::Auto if beside == 0 => (Mode::Borrowed, 1),
+        Wish::Auto if beside >= workers => (Mode::Dedicated, workers),
+        Wish::Dedicated => need(workers, Mode::Dedicated)?,
+        Wish::SharedBy(cores) => need(workers.div_ceil(cores), Mode::Shared)?,
+        Wish::Shared if beside == 0 => return Err(PlanError::NoQueue),
+        Wish::Auto | Wish::Shared => (Mode::Shared, beside.min(workers)),
+        Wish::Borrowed if queues == 0 => return Err(PlanError::NoQueue),
+        Wish::Borrowed => (Mode::Borrowed, 1),
+    };
+    let own = match mode {
+        Mode::Borrowed => Some(0),
+        Mode::Dedicated | Mode::Shared => Some(used),
+        Mode::Unavailable => None,
+    };
+    Ok(Plan { mode, workers, queues: used, stack: own.filter(|_| stack == StackNeed::Queue) })
 }
 
 impl Plan {
@@ -97,7 +125,7 @@ impl Plan {
         self.mode
     }
 
-    /// How many of the port's queues are used: queues 0 up to this.
+    /// How many of the port's queues the workers use: queues 0 up to this.
     pub fn queues(&self) -> usize {
         self.queues
     }
@@ -107,17 +135,23 @@ impl Plan {
         worker.checked_rem(self.queues)
     }
 
+    /// The queue of the stack, where the port has one and can send. In mode [`Mode::Borrowed`] the workers use it too.
+    pub fn stack_queue(&self) -> Option<usize> {
+        self.stack
+    }
+
     /// How many workers use `queue`.
     pub fn cores_of(&self, queue: usize) -> usize {
         (0..self.workers).filter(|&worker| self.queue_of(worker) == Some(queue)).count()
     }
 }
 
-/// As in the port's line at boot: `dedicated`, `shared(2 cores/queue)`, `shared(2-3 cores/queue)`, `unavailable`.
+/// As in the port's line at boot: `dedicated`, `shared(2 cores/queue)`, `shared(2-3 cores/queue)`, `borrowed(4
+/// cores/queue)`, `unavailable`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.mode.label())?;
-        if self.mode != Mode::Shared {
+        if !matches!(self.mode, Mode::Shared | Mode::Borrowed) {
             return Ok(());
         }
         let (least, most) = (self.workers / self.queues, self.workers.div_ceil(self.queues));
@@ -126,125 +160,6 @@ impl fmt::Display for Plan {
         } else {
             write!(f, "({least}-{most} cores/queue)")
         }
-    }
-}
-
-/// What came of sending.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Packets that left the burst.
-    pub taken: usize,
-    /// Those of them that did not enter the ring, since the device can't send them.
-    pub refused: usize,
-    /// Packets of earlier sends that the device was done with.
-    pub completed: usize,
-}
-
-impl Progress {
-    /// Packets that entered the ring.
-    pub fn sent(&self) -> usize {
-        self.taken - self.refused
-    }
-}
-
-/// A worker's way out of a port.
-pub enum TxPath<T> {
-    /// A queue of its own.
-    Dedicated(T),
-    /// A queue that other workers use as well.
-    Shared(Arc<SharedTx<T>>),
-    /// There is none.
-    Unavailable,
-}
-
-impl<T: TxQueue> TxPath<T> {
-    /// Moves packets from the front of `burst` to the device, as many as the ring takes. One doorbell.
-    #[inline(always)]
-    pub fn send(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> Progress {
-        match self {
-            TxPath::Dedicated(queue) => transmit(queue, burst, cache),
-            TxPath::Shared(shared) => shared.send(burst, cache),
-            TxPath::Unavailable => Progress::default(),
-        }
-    }
-
-    /// Sends home what the device is done with; a shared queue that is in use is left to its user. Returns how many
-    /// frames the device has completed.
-    pub fn reclaim(&mut self, cache: &mut PoolCache) -> usize {
-        match self {
-            TxPath::Dedicated(queue) if queue.waiting() > 0 => queue.reclaim(cache),
-            TxPath::Shared(shared) => shared.reclaim(cache),
-            TxPath::Dedicated(_) | TxPath::Unavailable => 0,
-        }
-    }
-
-    /// Packets that the ring holds.
-    pub fn waiting(&self) -> usize {
-        match self {
-            TxPath::Dedicated(queue) => queue.waiting(),
-            TxPath::Shared(shared) => shared.waiting.get() as usize,
-            TxPath::Unavailable => 0,
-        }
-    }
-}
-
-/// Reclaims, enqueues and flushes. It reclaims when a burst's worth of packets is in the ring, so that a buffer goes home
-/// for each one that leaves and the cache stays level; earlier would mean to read, for each few packets, a line
-/// that the device is writing. A ring without room is reclaimed once more.
-#[inline(always)]
-fn transmit<T: TxQueue>(queue: &mut T, burst: &mut Burst, cache: &mut PoolCache) -> Progress {
-    let mut progress = Progress::default();
-    let refused = queue.refused();
-    if queue.waiting() >= MAX_BURST {
-        progress.completed = queue.reclaim(cache);
-    }
-    progress.taken = queue.enqueue(burst);
-    if !burst.is_empty() {
-        progress.completed += queue.reclaim(cache);
-        progress.taken += queue.enqueue(burst);
-    }
-    if progress.taken > 0 {
-        queue.flush();
-    }
-    progress.refused = (queue.refused() - refused) as usize;
-    progress
-}
-
-/// A TX queue under a lock. The lock covers one burst: reclaim, descriptors and doorbell, since the doorbell's value
-/// must not overtake another core's descriptors. Nothing else is done under it.
-pub struct SharedTx<T> {
-    queue: SpinMutex<T>,
-    /// Packets in the ring, for those who don't hold the lock.
-    waiting: Gauge,
-    stats: Arc<LockStats>,
-}
-
-impl<T: TxQueue> SharedTx<T> {
-    pub(crate) fn new(queue: T, stats: Arc<LockStats>) -> SharedTx<T> {
-        SharedTx { queue: SpinMutex::new(queue), waiting: Gauge::default(), stats }
-    }
-
-    #[inline(always)]
-    fn send(&self, burst: &mut Burst, cache: &mut PoolCache) -> Progress {
-        let (mut queue, contended) = match self.queue.try_lock() {
-            Some(queue) => (queue, 0),
-            None => (self.queue.lock(), 1),
-        };
-        let progress = transmit(&mut *queue, burst, cache);
-        self.waiting.set(queue.waiting() as u64);
-        self.stats.acquired.add(1);
-        self.stats.contended.add(contended);
-        progress
-    }
-
-    fn reclaim(&self, cache: &mut PoolCache) -> usize {
-        if self.waiting.get() == 0 {
-            return 0;
-        }
-        let Some(mut queue) = self.queue.try_lock() else { return 0 };
-        let completed = queue.reclaim(cache);
-        self.waiting.set(queue.waiting() as u64);
-        completed
     }
 }
 

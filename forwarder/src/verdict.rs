@@ -96,6 +96,10 @@ pub enum DropReason {
     TxUnavailable,
     /// The output's TX ring is full, and a burst waits for it already.
     TxRingFull,
+    /// The output is the local stack's queue, and only the stack's part of it is free.
+    TxRingReserved,
+    /// Passed to a stack that takes no more for now.
+    StackQueueFull,
     /// The output's device can't send such a frame: it is longer than its MTU allows.
     TxRefused,
     /// Refused at the RX ring: longer than a buffer.
@@ -108,13 +112,15 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [DropReason; 10] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Verdict,
         DropReason::Aborted,
         DropReason::Runt,
         DropReason::NoSuchPort,
         DropReason::TxUnavailable,
         DropReason::TxRingFull,
+        DropReason::TxRingReserved,
+        DropReason::StackQueueFull,
         DropReason::TxRefused,
         DropReason::Oversize,
         DropReason::Truncated,
@@ -130,6 +136,8 @@ impl DropReason {
             DropReason::NoSuchPort => "no_such_port",
             DropReason::TxUnavailable => "tx_unavailable",
             DropReason::TxRingFull => "tx_ring_full",
+            DropReason::TxRingReserved => "tx_ring_reserved",
+            DropReason::StackQueueFull => "stack_queue_full",
             DropReason::TxRefused => "tx_refused",
             DropReason::Oversize => "oversize",
             DropReason::Truncated => "truncated",

@@ -8,6 +8,7 @@ use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
 
 use crate::control::{Control, StoppedQueues};
+use crate::local::{LocalHost, Passing};
 use crate::meter::{Clock, Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
 use crate::programs::{Context, Program, Verdicts};
@@ -21,6 +22,9 @@ pub struct Worker<R, T> {
     pub(crate) batch: usize,
     pub(crate) inputs: Vec<Input<R>>,
     pub(crate) outputs: Outputs<T>,
+    pub(crate) passing: Passing,
+    /// The stacks, on the worker that runs them.
+    pub(crate) local: LocalHost<T>,
     pub(crate) cache: PoolCache,
     pub(crate) ledger: Ledger,
     pub(crate) clock: Clock,
@@ -63,8 +67,9 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         for input in 0..self.inputs.len() {
             moved |= self.process(input);
         }
+        moved |= self.local.poll(&mut self.cache, &mut self.ledger);
         if !moved {
-            moved = self.outputs.reclaim(&mut self.cache, &mut self.ledger);
+            moved = self.reclaim();
         }
         if !moved {
             return RoundKind::Idle;
@@ -77,7 +82,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Receives a burst from one queue and sees every packet to its end. Returns whether there was any.
     #[inline(always)]
     fn process(&mut self, input: usize) -> bool {
-        let Worker { program, batch, inputs, outputs, cache, ledger, .. } = self;
+        let Worker { program, batch, inputs, outputs, passing, cache, ledger, .. } = self;
         let input = &mut inputs[input];
 
         let mut burst = Burst::new();
@@ -91,6 +96,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         counts[Counter::RxBytes] += total_len(&burst);
         counts[Counter::Drop(DropReason::Runt)] += remove_runts(&mut burst, cache);
 
+        passing.divert(input.port, &mut burst, cache, counts);
         let mut verdicts = Verdicts::new();
         let context = Context { port: input.port, ports: outputs.count() as u16 };
         program.decide(context, &mut burst, &mut verdicts);
@@ -102,11 +108,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
                 Verdict::Redirect(port) => outputs.push(port, packet),
                 Verdict::Drop => Err((DropReason::Verdict, packet)),
                 Verdict::Aborted => Err((DropReason::Aborted, packet)),
-                Verdict::Pass => {
-                    counts[Counter::Passed] += 1;
-                    cache.put(packet);
-                    Ok(())
-                }
+                Verdict::Pass => passing.pass(input.port, packet, cache, counts),
             };
             if let Err((reason, packet)) = dropped {
                 counts[Counter::Drop(reason)] += 1;
@@ -117,12 +119,18 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         true
     }
 
+    /// Sends home the buffers that the devices are done with. Returns whether there were any.
+    fn reclaim(&mut self) -> bool {
+        let stacks = self.local.reclaim(&mut self.cache, &mut self.ledger);
+        self.outputs.reclaim(&mut self.cache, &mut self.ledger) | stacks
+    }
+
     /// Nothing is received any more; what is on its way leaves, as long as the devices take it.
     fn drain(&mut self, meter: &mut Meter) {
         let mut deadline = Every::millis(1000, self.clock);
         while !self.outputs.drained() {
             self.outputs.retry(&mut self.cache, &mut self.ledger);
-            self.outputs.reclaim(&mut self.cache, &mut self.ledger);
+            self.reclaim();
             self.ledger.publish();
             if deadline.is_due(meter.account(RoundKind::Busy, self.ledger.stats())) {
                 self.outputs.abandon(&mut self.cache, &mut self.ledger);
@@ -139,7 +147,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         self.ledger.stats().cached.set(0);
         StoppedQueues {
             rx: self.inputs.into_iter().map(|input| input.queue).collect(),
-            tx: self.outputs.into_paths().collect(),
+            tx: self.outputs.into_paths().chain(self.local.into_paths()).collect(),
         }
     }
 }

@@ -82,6 +82,9 @@ pub trait TxQueue {
     /// Packets in the ring: enqueued and not yet reclaimed.
     fn waiting(&self) -> usize;
 
+    /// How many packets [`enqueue`](Self::enqueue) takes now.
+    fn room(&self) -> usize;
+
     /// Packets that [`enqueue`](Self::enqueue) took and dropped, since the device can't send them: longer than its MTU
     /// allows.
     fn refused(&self) -> u64 {

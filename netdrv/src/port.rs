@@ -125,6 +125,13 @@ impl TxQueue for Tx {
         }
     }
 
+    #[inline]
+    fn room(&self) -> usize {
+        match self {
+            Tx::Virtio(queue) => queue.room(),
+        }
+    }
+
     fn refused(&self) -> u64 {
         match self {
             Tx::Virtio(queue) => queue.refused(),

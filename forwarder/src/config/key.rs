@@ -2,6 +2,8 @@
 
 use alloc::string::String;
 
+use crate::stack;
+
 /// A key of the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
@@ -63,10 +65,10 @@ impl Key {
         match self {
             Key::Program => "drop, pass, reflect, forward",
             Key::Workers => "all, or a number from 1 to 256",
-            Key::Tx => "auto, dedicated, shared",
+            Key::Tx => "auto, dedicated, shared, shared:N with N from 1 to 256 cores a queue, borrowed",
             Key::Idle => "poll",
             Key::Rx => "hardware",
-            Key::Stack => "none",
+            Key::Stack => stack::ALLOWED,
             Key::Log => "error, warn, info, debug, trace",
             Key::OnPanic => "reboot, exit",
             Key::Ring => "a power of two from 64 to 4096",

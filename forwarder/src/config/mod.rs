@@ -11,6 +11,7 @@ mod value;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 use log::LevelFilter;
 
@@ -18,7 +19,9 @@ pub use key::Key;
 pub use refusal::{Place, Refusal};
 
 use crate::programs::Program;
+use crate::stack::{self, StackError, StackSetting};
 use crate::txmap::{PlanError, Wish};
+use crate::verdict::PortId;
 
 /// The longest command line that is read, in bytes: as long as Linux takes.
 pub const MAX_COMMAND_LINE: usize = 2048;
@@ -60,6 +63,8 @@ pub struct Config {
     pub ring: usize,
     /// Packets that are received at a time, 1 to 64.
     pub batch: usize,
+    /// The addresses of the local stacks.
+    pub stack: StackSetting,
     origins: Vec<Setting>,
 }
 
@@ -95,6 +100,7 @@ impl Default for Config {
             on_panic: OnPanic::Reboot,
             ring: 256,
             batch: 32,
+            stack: StackSetting::default(),
             origins: Vec::new(),
         }
     }
@@ -126,12 +132,17 @@ impl Config {
     }
 
     /// The refusal of `tx=` where `port`'s queues can't meet it.
-    pub(crate) fn refuse_tx(&self, port: usize, error: PlanError) -> Refusal {
+    pub(crate) fn refuse_tx(&self, port: PortId, error: PlanError) -> Refusal {
         let allowed = match error {
-            PlanError::TooFewQueues { queues: 1.., .. } => "auto, shared, or fewer workers",
+            PlanError::TooFewQueues { queues: 1.., .. } => "auto, shared, borrowed, or fewer workers",
             PlanError::TooFewQueues { .. } | PlanError::NoQueue => "auto",
         };
         self.refuse(Key::Tx, format!("port {port}: {error}"), allowed.to_string())
+    }
+
+    /// The refusal of `stack=` where a stack can't be had.
+    pub(crate) fn refuse_stack(&self, port: PortId, wrong: impl fmt::Display) -> Refusal {
+        self.refuse(Key::Stack, format!("port {port}: {wrong}"), stack::ALLOWED.to_string())
     }
 
     fn refuse(&self, key: Key, wrong: String, allowed: String) -> Refusal {
@@ -176,7 +187,10 @@ impl Config {
             Key::Tx => value::tx(value).map(|wish| self.tx = wish),
             Key::Idle => value::only("poll", value),
             Key::Rx => value::only("hardware", value),
-            Key::Stack => value::only("none", value),
+            Key::Stack => {
+                self.stack = stack::parse(value).map_err(|error| setting.refuse_stack(&error))?;
+                Ok(())
+            }
             Key::Log => value::log(value).map(|level| self.log = level),
             Key::OnPanic => value::on_panic(value).map(|on_panic| self.on_panic = on_panic),
             Key::Ring => value::ring(value).map(|ring| self.ring = ring),
@@ -224,6 +238,10 @@ impl Setting {
 
     fn refuse_twice(&self) -> Refusal {
         self.refuse("given twice".to_string(), "each key once".to_string())
+    }
+
+    fn refuse_stack(&self, error: &StackError) -> Refusal {
+        self.refuse(error.to_string(), stack::ALLOWED.to_string())
     }
 
     fn refuse_value(&self, key: Key) -> Refusal {

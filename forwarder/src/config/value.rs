@@ -36,7 +36,11 @@ pub(super) fn tx(text: &str) -> Parsed<Wish> {
         "auto" => Ok(Wish::Auto),
         "dedicated" => Ok(Wish::Dedicated),
         "shared" => Ok(Wish::Shared),
-        _ => Err(Unparsable),
+        "borrowed" => Ok(Wish::Borrowed),
+        _ => match text.strip_prefix("shared:") {
+            Some(cores) => number(cores, 1..=256).map(Wish::SharedBy),
+            None => Err(Unparsable),
+        },
     }
 }
 
@@ -75,10 +79,8 @@ pub(super) fn only(value: &str, text: &str) -> Parsed<()> {
 /// Whether the value has a meaning that this version does not know.
 pub(super) fn is_of_a_later_version(key: Key, text: &str) -> bool {
     match key {
-        Key::Tx => text == "borrowed" || text.starts_with("shared:"),
         Key::Idle => text == "adaptive",
         Key::Rx => text == "software",
-        Key::Stack => text.contains('/'),
         _ => false,
     }
 }

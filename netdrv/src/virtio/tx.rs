@@ -68,6 +68,14 @@ impl TxQueue for VirtioTx {
         }
     }
 
+    #[inline]
+    fn room(&self) -> usize {
+        match &self.0 {
+            Kind::AnyOrder(ring) => ring.ring.room(),
+            Kind::InOrder(ring) => ring.ring.room(),
+        }
+    }
+
     fn refused(&self) -> u64 {
         match &self.0 {
             Kind::AnyOrder(ring) => ring.refused,
