@@ -55,6 +55,10 @@ use inspect::{Content, Inspected, inspect};
 /// Frames of a lane that wait before no more are made for it.
 const WAITING_LIMIT: usize = MAX_BURST;
 
+/// How long fragments wait for the others. All senders are on the link, so those come soon or never; and there is room
+/// for few.
+const REASSEMBLY_TIME: Duration = Duration::from_secs(5);
+
 /// What one call of [`Stack::poll`] may cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
@@ -109,6 +113,7 @@ impl Stack {
             Box::new(Interface::new(settings, &mut device, now))
         };
         interface.update_ip_addrs(|list| list.extend(addresses.iter().copied()));
+        interface.set_reassembly_timeout(REASSEMBLY_TIME);
         let mut sockets = SocketSet::new(Vec::with_capacity(echo::SOCKETS));
         Ok(Stack {
             mac: config.mac,
@@ -211,8 +216,11 @@ impl Stack {
             return Err(StackDrop::NotLocal);
         }
         let inspected = inspect(frame)?;
-        if !matches!(inspected.content, Content::Probe(_) | Content::Advertisement(_)) {
-            self.check_source(&inspected.source)?;
+        match inspected.content {
+            // Who asks for an address has none yet, and who objects to ours has the same.
+            Content::Probe(_) => {}
+            Content::Advertisement(address) if self.tentative.contains(address) => {}
+            _ => self.check_source(&inspected.source)?,
         }
         // Without one the frame is dropped rather than kept: its own buffer is then there for the next.
         let spare = cache.take().ok_or(StackDrop::NoBuffer)?;
@@ -318,12 +326,15 @@ impl Stack {
 
     /// Moves at most `limit` frames to `out`, from the two lanes in turn; where one is empty the other has its share.
     fn hand_out(&mut self, out: &mut Burst, limit: usize) {
-        let (mut first, mut second) = (&mut self.answers, &mut self.segments);
         for _ in 0..limit.min(out.remaining_capacity()) {
+            // Turns are counted over all calls, so that a budget of one frame is shared too.
+            let (first, second) = match self.counters.frames_out % 2 {
+                0 => (&mut self.answers, &mut self.segments),
+                _ => (&mut self.segments, &mut self.answers),
+            };
             let Some(packet) = first.pop_front().or_else(|| second.pop_front()) else { break };
             out.push(packet);
             self.counters.frames_out += 1;
-            core::mem::swap(&mut first, &mut second);
         }
     }
 

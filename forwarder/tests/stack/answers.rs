@@ -219,22 +219,22 @@ fn every_ipv6_address_is_probed_once() {
     rig.finish();
 }
 
-#[test]
-fn an_address_that_another_station_has_is_given_up() {
-    let claim = NdiscRepr::NeighborAdvert {
+/// An advertisement to all nodes, from `source`, that `address` is another station's.
+fn claim(source: IpAddress, address: IpAddress) -> Vec<u8> {
+    let message = NdiscRepr::NeighborAdvert {
         flags: NdiscNeighborFlags::OVERRIDE,
-        target_addr: ipv6(STACK_IPV6),
+        target_addr: ipv6(address),
         lladdr: Some(EthernetAddress(OTHER_MAC.0).into()),
     };
-    let all_nodes = Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-    let route = Route {
-        from: OTHER_MAC,
-        to: Mac([0x33, 0x33, 0, 0, 0, 1]),
-        source: STACK_IPV6,
-        target: all_nodes.into(),
-    };
-    let advertisement = route.icmpv6(255, Icmpv6Repr::Ndisc(claim));
-    for objection in [duplicate_probe(OTHER_MAC, STACK_IPV6), advertisement] {
+    let to = Mac([0x33, 0x33, 0, 0, 0, 1]);
+    let target = IpAddress::v6(0xff02, 0, 0, 0, 0, 0, 0, 1);
+    Route { from: OTHER_MAC, to, source, target }.icmpv6(255, Icmpv6Repr::Ndisc(message))
+}
+
+#[test]
+fn an_address_that_another_station_has_is_given_up() {
+    let objections = [duplicate_probe(OTHER_MAC, STACK_IPV6), claim(STACK_IPV6, STACK_IPV6)];
+    for objection in objections {
         let mut rig = Rig::new();
         rig.step();
         assert!(rig.stack.filter().is_local(&IPV6.ping(1, b"before")));
@@ -358,6 +358,25 @@ fn bytes_echoed(frames: &[Vec<u8>], number: u8) -> usize {
 }
 
 #[test]
+fn fragments_without_their_fellows_do_not_stay() {
+    let mut rig = settled();
+    for number in 10..20 {
+        rig.ask(&long_ping(number, 1480)[0]);
+    }
+    rig.now += Duration::from_secs(6);
+    let whole = long_ping(1, 1480);
+    let sent: Vec<Vec<u8>> = whole.iter().flat_map(|piece| rig.ask(piece)).collect();
+    assert_eq!(bytes_echoed(&sent, 1), 4_008);
+    rig.finish();
+}
+
+#[test]
+fn a_stack_can_move_to_another_core() {
+    let rig = settled();
+    std::thread::scope(|scope| scope.spawn(move || rig.finish()).join().expect("a thread"));
+}
+
+#[test]
 fn a_datagram_beyond_the_buffer_is_counted() {
     let mut rig = settled();
     let frame = IPV4.ping(1, &vec![7; MAX_DATAGRAM - 27]);
@@ -415,6 +434,9 @@ fn frames_that_nobody_here_should_answer_are_dropped_with_a_reason() {
         (Route { source: STACK_LINK_LOCAL, ..IPV6 }.ping(1, b""), Some(StackDrop::Impostor)),
         (Route { from: broadcast(), ..IPV4 }.ping(1, b""), Some(StackDrop::Malformed)),
         (IPV4.arp(ArpOperation::Unknown(3)), Some(StackDrop::Malformed)),
+        (claim(STACK_IPV6, STACK_IPV6), Some(StackDrop::Impostor)),
+        (claim(far_ipv6, far_ipv6), Some(StackDrop::OffLink)),
+        (claim(PEER_IPV6, PEER_IPV6), None),
         (IPV4.udp(1, 7, b"x")[..40].to_vec(), Some(StackDrop::Malformed)),
     ];
     for (frame, reason) in cases {
