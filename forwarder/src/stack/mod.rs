@@ -1,8 +1,8 @@
 //! The local stack of a port: smoltcp over the port's packets, with a budget.
 //!
-//! A [`Stack`] answers ARP, neighbour discovery, pings (put together from IPv4 fragments, and fragmented again, up to
-//! [`MAX_DATAGRAM`] bytes; IPv6 fragments are beyond smoltcp), and serves [echo](ECHO_PORT) on TCP and UDP. It is
-//! owned by one worker, which calls [`Stack::poll`] between bursts:
+//! A [`Stack`] answers ARP, neighbour discovery and pings, and serves [echo](ECHO_PORT) on TCP and UDP. A worker asks the
+//! stack's [`LocalFilter`] about every frame, puts those that are the stack's into an [`InQueue`], and calls
+//! [`Stack::poll`] between bursts:
 //!
 //! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
 //!   the worker a bounded time. What does not fit waits in the stack or in the queue before it, which is bounded too.
@@ -10,9 +10,15 @@
 //!   of pings nor a full load of connections keeps the other from its half; and every socket that has something to send
 //!   sends one frame a round, so none of them starves behind the others.
 //!
-//! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer.
+//! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer. Every frame taken is
+//! [counted](StackCounters) as handled or as dropped for one reason.
 //!
-//! There is no gateway: the stack speaks with stations of its own networks only.
+//! # Limits
+//! - There is no gateway: the stack speaks with stations of its own networks only.
+//! - IPv4 fragments are put together, and answers fragmented, up to [`MAX_DATAGRAM`] bytes. IPv6 fragments are refused
+//!   with a parameter problem: smoltcp has neither half of it.
+//! - Nothing is reported to multicast routers (MLD, RFC 3810). A switch that snoops, and has a querier, may keep
+//!   questions for our IPv6 addresses from us.
 
 mod config;
 mod conflict;
@@ -118,7 +124,7 @@ impl Stack {
         Ok(Stack {
             mac: config.mac,
             frame_limit,
-            filter: LocalFilter::new(config.mac, addresses.iter().map(IpCidr::address)),
+            filter: LocalFilter::new(config.mac, &addresses),
             tentative: Tentative::new(&addresses),
             interface,
             echo: EchoService::new(&mut sockets),
@@ -293,7 +299,7 @@ impl Stack {
         self.counters.conflicts += 1;
         self.tentative.remove(address);
         self.interface.update_ip_addrs(|list| list.retain(|cidr| cidr.address() != address));
-        self.filter = LocalFilter::new(self.mac, self.interface.ip_addrs().iter().map(IpCidr::address));
+        self.filter = LocalFilter::new(self.mac, self.interface.ip_addrs());
     }
 
     /// Lets every socket send in turn, a frame a round, until `limit` frames wait or no socket has anything to send.

@@ -12,8 +12,7 @@ const IPV4: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV4, ta
 
 /// A rig whose stack knows where the peer is.
 fn acquainted() -> Rig {
-    let mut rig = Rig::new();
-    rig.settle();
+    let mut rig = Rig::settled();
     assert_eq!(rig.ask(&Route { to: broadcast(), ..IPV4 }.arp(ArpOperation::Request)).len(), 1);
     rig
 }
