@@ -27,7 +27,7 @@ const ACK_OK: u8 = 0;
 /// What the answer holds until the device writes it.
 const ACK_NONE: u8 = 0xff;
 
-/// Class and command (5.1.6.5.1, 5.1.6.5.5, 5.1.6.5.6).
+/// Class and command (5.1.6.5.1, 5.1.6.5.6, 5.1.6.5.7).
 #[derive(Clone, Copy)]
 struct Command(u8, u8);
 /// `VIRTIO_NET_CTRL_RX_PROMISC`: one byte, on or off.
@@ -157,7 +157,7 @@ impl Drop for ControlQueue {
 /// Fixed fields, the table's entries and the key.
 const RSS_CONFIG_CAPACITY: usize = 4 + 2 + 2 + 2 * rss::TABLE_LEN as usize + 2 + 1 + rss::KEY_LEN;
 
-/// `struct virtio_net_rss_config` (5.1.6.5.6.1): hash types, table mask, the queue of frames that have no
+/// `struct virtio_net_rss_config` (5.1.6.5.7.1): hash types, table mask, the queue of frames that have no
 /// hash, the table, the transmit queues in use, the key. A receive queue is named by its virtqueue index
 /// without the last bit, which is the number of its pair.
 fn rss_config(limits: &RssLimits, pairs: u16) -> ArrayVec<u8, RSS_CONFIG_CAPACITY> {
