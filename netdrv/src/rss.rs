@@ -1,21 +1,23 @@
-//! Receive-side scaling: the Toeplitz hash that steers a flow to a queue, and the tables that a device is given.
+//! Receive-side scaling: the Toeplitz hash that steers a flow to a queue, and the tables that a device is
+//! given.
 
 /// Bytes of a key: 16 address bytes twice, two ports, and the 32 bits that the last of them shifts in.
 pub const KEY_LEN: usize = 40;
 
-/// The key that drivers give to their devices. It is the one of Microsoft's published verification suite, which
-/// spreads well and for which every implementation's hashes are known.
+/// The key that drivers give to their devices. It is the one of Microsoft's published verification suite,
+/// which spreads well and for which every implementation's hashes are known.
 pub const KEY: [u8; KEY_LEN] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, //
     0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, //
     0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// Entries of an indirection table: every device has at least as many, and 64 queues still differ by little in their share.
+/// Entries of an indirection table: every device has at least as many, and 64 queues still differ by little
+/// in their share.
 pub const TABLE_LEN: u16 = 128;
 
-/// The Toeplitz hash of `input`: source address, destination address, source port, destination port, each as in the packet.
-/// Of an input longer than the key covers, only the first 36 bytes count.
+/// The Toeplitz hash of `input`: source address, destination address, source port, destination port, each as
+/// in the packet. Of an input longer than the key covers, only the first 36 bytes count.
 pub fn toeplitz(key: &[u8; KEY_LEN], input: &[u8]) -> u32 {
     let mut hash = 0;
     for (byte, window) in input.iter().zip(key.windows(5)) {
@@ -42,8 +44,8 @@ mod tests {
 
     use super::*;
 
-    /// Destination, source, hash over addresses and ports, hash over addresses: Microsoft, "Verifying the RSS hash
-    /// calculation".
+    /// Destination, source, hash over addresses and ports, hash over addresses: Microsoft, "Verifying the RSS
+    /// hash calculation".
     const VECTORS: [(&str, &str, u32, u32); 8] = [
         ("161.142.100.80:1766", "66.9.149.187:2794", 0x51cc_c178, 0x323e_8fc2),
         ("65.69.140.83:4739", "199.92.111.2:14230", 0xc626_b0ea, 0xd718_262a),

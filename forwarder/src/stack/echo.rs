@@ -76,7 +76,7 @@ impl StreamEcho {
             let socket = sockets.get_mut::<tcp::Socket<'_>>(handle);
             match socket.state() {
                 State::Closed => listen(socket),
-                State::Established | State::CloseWait => self::echo(socket, &mut self.transfer),
+                State::Established | State::CloseWait => echo(socket, &mut self.transfer),
                 _ => {}
             }
         }
@@ -163,6 +163,7 @@ impl DatagramEcho {
             self.sending_since = None;
         } else if self.poll_at().is_some_and(|give_up_at| now >= give_up_at) {
             lost = abandon(socket);
+            self.sending_since = None;
         }
         while socket.can_send()
             && let Ok((length, asker)) = socket.recv_slice(&mut self.transfer)

@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use netdrv::device::Mac;
-use smoltcp::wire::IpAddress;
+use smoltcp::wire::{IpAddress, IpCidr};
 
 /// The most addresses of a port: those that were configured, and a link-local one.
 pub(super) const MAX_ADDRESSES: usize = 8;
@@ -46,13 +46,13 @@ pub struct LocalFilter {
 }
 
 impl LocalFilter {
-    /// A filter for a station `mac` that has `addresses`; what is beyond [`MAX_ADDRESSES`] of a family is left out.
-    pub(super) fn new(mac: Mac, addresses: impl Iterator<Item = IpAddress>) -> LocalFilter {
+    /// A filter for a station `mac` that has `addresses`, at most [`MAX_ADDRESSES`].
+    pub(super) fn new(mac: Mac, addresses: &[IpCidr]) -> LocalFilter {
         let mut filter = LocalFilter { mac: mac.0, ipv4: ArrayVec::new(), ipv6: ArrayVec::new() };
-        for address in addresses {
-            match address {
-                IpAddress::Ipv4(address) => drop(filter.ipv4.try_push(address.octets())),
-                IpAddress::Ipv6(address) => drop(filter.ipv6.try_push(address.octets())),
+        for cidr in addresses {
+            match cidr.address() {
+                IpAddress::Ipv4(address) => filter.ipv4.push(address.octets()),
+                IpAddress::Ipv6(address) => filter.ipv6.push(address.octets()),
             }
         }
         filter

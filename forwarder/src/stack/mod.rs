@@ -1,8 +1,8 @@
 //! The local stack of a port: smoltcp over the port's packets, with a budget.
 //!
-//! A [`Stack`] answers ARP, neighbour discovery, pings (put together from IPv4 fragments, and fragmented again, up to
-//! [`MAX_DATAGRAM`] bytes; IPv6 fragments are beyond smoltcp), and serves [echo](ECHO_PORT) on TCP and UDP. It is
-//! owned by one worker, which calls [`Stack::poll`] between bursts:
+//! A [`Stack`] answers ARP, neighbour discovery and pings, and serves [echo](ECHO_PORT) on TCP and UDP. A worker asks the
+//! stack's [`LocalFilter`] about every frame, puts those that are the stack's into an [`InQueue`], and calls
+//! [`Stack::poll`] between bursts:
 //!
 //! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
 //!   the worker a bounded time. What does not fit waits in the stack or in the queue before it, which is bounded too.
@@ -10,9 +10,15 @@
 //!   of pings nor a full load of connections keeps the other from its half; and every socket that has something to send
 //!   sends one frame a round, so none of them starves behind the others.
 //!
-//! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer.
+//! Packets move: a frame taken goes home when it was looked at, an answer is a fresh buffer. Every frame taken is
+//! [counted](StackCounters) as handled or as dropped for one reason.
 //!
-//! There is no gateway: the stack speaks with stations of its own networks only.
+//! # Limits
+//! - There is no gateway: the stack speaks with stations of its own networks only.
+//! - IPv4 fragments are put together, and answers fragmented, up to [`MAX_DATAGRAM`] bytes. IPv6 fragments are refused
+//!   with a parameter problem: smoltcp has neither half of it.
+//! - Nothing is reported to multicast routers (MLD, RFC 3810). A switch that snoops, and has a querier, may keep
+//!   questions for our IPv6 addresses from us.
 
 mod config;
 mod conflict;
@@ -54,6 +60,10 @@ use inspect::{Content, Inspected, inspect};
 
 /// Frames of a lane that wait before no more are made for it.
 const WAITING_LIMIT: usize = MAX_BURST;
+
+/// How long fragments wait for the others. All senders are on the link, so those come soon or never; and there is room
+/// for few.
+const REASSEMBLY_TIME: Duration = Duration::from_secs(5);
 
 /// What one call of [`Stack::poll`] may cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,11 +119,12 @@ impl Stack {
             Box::new(Interface::new(settings, &mut device, now))
         };
         interface.update_ip_addrs(|list| list.extend(addresses.iter().copied()));
+        interface.set_reassembly_timeout(REASSEMBLY_TIME);
         let mut sockets = SocketSet::new(Vec::with_capacity(echo::SOCKETS));
         Ok(Stack {
             mac: config.mac,
             frame_limit,
-            filter: LocalFilter::new(config.mac, addresses.iter().map(IpCidr::address)),
+            filter: LocalFilter::new(config.mac, &addresses),
             tentative: Tentative::new(&addresses),
             interface,
             echo: EchoService::new(&mut sockets),
@@ -211,8 +222,11 @@ impl Stack {
             return Err(StackDrop::NotLocal);
         }
         let inspected = inspect(frame)?;
-        if !matches!(inspected.content, Content::Probe(_) | Content::Advertisement(_)) {
-            self.check_source(&inspected.source)?;
+        match inspected.content {
+            // Who asks for an address has none yet, and who objects to ours has the same.
+            Content::Probe(_) => {}
+            Content::Advertisement(address) if self.tentative.contains(address) => {}
+            _ => self.check_source(&inspected.source)?,
         }
         // Without one the frame is dropped rather than kept: its own buffer is then there for the next.
         let spare = cache.take().ok_or(StackDrop::NoBuffer)?;
@@ -285,7 +299,7 @@ impl Stack {
         self.counters.conflicts += 1;
         self.tentative.remove(address);
         self.interface.update_ip_addrs(|list| list.retain(|cidr| cidr.address() != address));
-        self.filter = LocalFilter::new(self.mac, self.interface.ip_addrs().iter().map(IpCidr::address));
+        self.filter = LocalFilter::new(self.mac, self.interface.ip_addrs());
     }
 
     /// Lets every socket send in turn, a frame a round, until `limit` frames wait or no socket has anything to send.
@@ -318,12 +332,15 @@ impl Stack {
 
     /// Moves at most `limit` frames to `out`, from the two lanes in turn; where one is empty the other has its share.
     fn hand_out(&mut self, out: &mut Burst, limit: usize) {
-        let (mut first, mut second) = (&mut self.answers, &mut self.segments);
         for _ in 0..limit.min(out.remaining_capacity()) {
+            // Turns are counted over all calls, so that a budget of one frame is shared too.
+            let (first, second) = match self.counters.frames_out % 2 {
+                0 => (&mut self.answers, &mut self.segments),
+                _ => (&mut self.segments, &mut self.answers),
+            };
             let Some(packet) = first.pop_front().or_else(|| second.pop_front()) else { break };
             out.push(packet);
             self.counters.frames_out += 1;
-            core::mem::swap(&mut first, &mut second);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the stack answers by itself: who has an address, and pings.
+//! What the stack answers by itself, and what it does not.
 
 use forwarder::stack::{Duration, IpCidr, MAX_DATAGRAM, SetupError, Stack, StackConfig, StackDrop};
 use netdrv::device::Mac;
@@ -6,12 +6,13 @@ use smoltcp::iface::SocketHandle;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::icmp::Socket;
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4DstUnreachable,
-    Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpAddress, Ipv4Packet, Ipv6Address, Ipv6Packet,
-    NdiscNeighborFlags, NdiscRepr, TcpControl, TcpPacket,
+    ArpOperation, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4DstUnreachable, Icmpv4Packet,
+    Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpAddress, Ipv4Packet, Ipv6Address, Ipv6Packet, TcpControl,
+    TcpPacket,
 };
 
-use crate::craft::{NO_ADDRESS, Route, broadcast, duplicate_probe, fragments, solicited_node};
+use crate::addresses::claim;
+use crate::craft::{NO_ADDRESS, Route, broadcast, fragments};
 use crate::rig::{PEER_IPV4, PEER_IPV6, PEER_MAC, Rig, STACK_IPV4, STACK_IPV6, STACK_LINK_LOCAL, STACK_MAC};
 
 const IPV4: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV4, target: STACK_IPV4 };
@@ -19,7 +20,7 @@ const IPV6: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV6, ta
 const OTHER_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 9]);
 
 /// Sends `count` pings with `data` from the peer and waits for the echoes.
-fn ping(rig: &mut Rig, target: IpAddress, count: u16, data: &[u8]) {
+pub(crate) fn ping(rig: &mut Rig, target: IpAddress, count: u16, data: &[u8]) {
     const IDENT: u16 = 77;
     let handle = rig.peer.open_icmp(IDENT);
     for seq_no in 0..count {
@@ -94,33 +95,6 @@ fn echo_of(frame: &[u8]) -> (u16, Vec<u8>) {
     }
 }
 
-/// The neighbour's message that a frame of the stack's carries, with its addresses.
-fn ndisc_of(frame: &[u8]) -> (EthernetAddress, Ipv6Address, Ipv6Address, NdiscRepr<'_>) {
-    let frame = EthernetFrame::new_checked(frame).expect("a frame");
-    assert_eq!(frame.src_addr(), EthernetAddress(STACK_MAC.0));
-    let packet = Ipv6Packet::new_checked(frame.payload()).expect("a packet");
-    assert_eq!(packet.hop_limit(), 255);
-    let (source, target) = (packet.src_addr(), packet.dst_addr());
-    let message = Icmpv6Packet::new_checked(packet.payload()).expect("a message");
-    match Icmpv6Repr::parse(&source, &target, &message, &ChecksumCapabilities::default()).expect("sound") {
-        Icmpv6Repr::Ndisc(message) => (frame.dst_addr(), source, target, message),
-        other => panic!("{other:?}"),
-    }
-}
-
-fn ipv6(address: IpAddress) -> Ipv6Address {
-    match address {
-        IpAddress::Ipv6(address) => address,
-        IpAddress::Ipv4(_) => panic!("an IPv6 address is needed"),
-    }
-}
-
-fn settled() -> Rig {
-    let mut rig = Rig::new();
-    rig.settle();
-    rig
-}
-
 #[test]
 fn pings_are_echoed() {
     let mut rig = Rig::new();
@@ -135,131 +109,8 @@ fn pings_are_echoed() {
 }
 
 #[test]
-fn an_address_is_told_to_who_asks_for_it() {
-    let mut rig = settled();
-    for (source, target_protocol) in [(PEER_IPV4, PEER_IPV4), (NO_ADDRESS, NO_ADDRESS)] {
-        let answers = rig.ask(&Route { to: broadcast(), source, ..IPV4 }.arp(ArpOperation::Request));
-        let frame = EthernetFrame::new_checked(&answers[0]).expect("a frame");
-        let packet = ArpPacket::new_checked(frame.payload()).expect("a packet");
-        let ArpRepr::EthernetIpv4 {
-            operation: ArpOperation::Reply,
-            source_hardware_addr,
-            source_protocol_addr,
-            target_hardware_addr,
-            target_protocol_addr,
-        } = ArpRepr::parse(&packet).expect("sound")
-        else {
-            panic!("a reply is due")
-        };
-        assert_eq!(source_hardware_addr.0, STACK_MAC.0);
-        assert_eq!(IpAddress::from(source_protocol_addr), STACK_IPV4);
-        assert_eq!(target_hardware_addr.0, PEER_MAC.0);
-        assert_eq!(IpAddress::from(target_protocol_addr), target_protocol);
-        assert_eq!((frame.dst_addr().0, answers.len()), (PEER_MAC.0, 1));
-    }
-    rig.finish();
-}
-
-#[test]
-fn a_neighbour_is_told_and_so_is_who_would_take_the_address() {
-    let mut rig = settled();
-    for address in [STACK_IPV6, STACK_LINK_LOCAL] {
-        let (to, group) = solicited_node(address);
-        let question = NdiscRepr::NeighborSolicit {
-            target_addr: ipv6(address),
-            lladdr: Some(EthernetAddress(PEER_MAC.0).into()),
-        };
-        let route = Route { to, target: group, ..IPV6 };
-        let answers = rig.ask(&route.icmpv6(255, Icmpv6Repr::Ndisc(question)));
-        let (station, source, target, message) = ndisc_of(&answers[0]);
-        assert_eq!((station.0, source, target), (PEER_MAC.0, ipv6(address), ipv6(PEER_IPV6)));
-        assert!(
-            matches!(message, NdiscRepr::NeighborAdvert { target_addr, .. } if target_addr == ipv6(address))
-        );
-
-        let answers = rig.ask(&duplicate_probe(OTHER_MAC, address));
-        let (station, source, target, message) = ndisc_of(&answers[0]);
-        assert_eq!((station.0, source), ([0x33, 0x33, 0, 0, 0, 1], ipv6(address)));
-        assert_eq!(target, Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
-        let expected = NdiscRepr::NeighborAdvert {
-            flags: NdiscNeighborFlags::OVERRIDE,
-            target_addr: ipv6(address),
-            lladdr: Some(EthernetAddress(STACK_MAC.0).into()),
-        };
-        assert_eq!(message, expected);
-    }
-    assert_eq!(rig.stack.counters().conflicts, 0);
-    rig.finish();
-}
-
-#[test]
-fn every_ipv6_address_is_probed_once() {
-    let mut rig = Rig::new();
-    let mut probed = Vec::new();
-    let end = rig.now + Duration::from_secs(10);
-    while rig.now < end {
-        rig.step();
-        for frame in &rig.sent {
-            let (station, source, target, message) = ndisc_of(frame);
-            let NdiscRepr::NeighborSolicit { target_addr, lladdr: None } = message else {
-                panic!("{message:?}")
-            };
-            let (mac, group) = solicited_node(target_addr.into());
-            assert_eq!((station.0, IpAddress::from(target)), (mac.0, group));
-            assert!(source.is_unspecified());
-            probed.push(IpAddress::from(target_addr));
-        }
-        // The link may send our own frames back to us. That is no objection.
-        for frame in rig.sent.clone() {
-            rig.offer(&frame);
-        }
-    }
-    assert_eq!(probed, [STACK_IPV6, STACK_LINK_LOCAL]);
-    assert_eq!(rig.stack.counters().conflicts, 0);
-    rig.finish();
-}
-
-#[test]
-fn an_address_that_another_station_has_is_given_up() {
-    let claim = NdiscRepr::NeighborAdvert {
-        flags: NdiscNeighborFlags::OVERRIDE,
-        target_addr: ipv6(STACK_IPV6),
-        lladdr: Some(EthernetAddress(OTHER_MAC.0).into()),
-    };
-    let all_nodes = Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-    let route = Route {
-        from: OTHER_MAC,
-        to: Mac([0x33, 0x33, 0, 0, 0, 1]),
-        source: STACK_IPV6,
-        target: all_nodes.into(),
-    };
-    let advertisement = route.icmpv6(255, Icmpv6Repr::Ndisc(claim));
-    for objection in [duplicate_probe(OTHER_MAC, STACK_IPV6), advertisement] {
-        let mut rig = Rig::new();
-        rig.step();
-        assert!(rig.stack.filter().is_local(&IPV6.ping(1, b"before")));
-        assert!(rig.ask(&objection).is_empty());
-        assert_eq!(rig.stack.counters().conflicts, 1);
-        assert!(!rig.stack.filter().is_local(&IPV6.ping(1, b"after")));
-        assert!(rig.ask(&IPV6.ping(1, b"after")).is_empty());
-        assert_eq!(rig.stack.counters().drops[StackDrop::NotLocal], 1);
-        ping(&mut rig, STACK_LINK_LOCAL, 1, b"the others stay");
-        rig.finish();
-    }
-}
-
-#[test]
-fn a_claim_that_comes_too_late_changes_nothing() {
-    let mut rig = settled();
-    assert_eq!(rig.ask(&duplicate_probe(OTHER_MAC, STACK_IPV6)).len(), 1);
-    assert_eq!(rig.stack.counters().conflicts, 0);
-    ping(&mut rig, STACK_IPV6, 1, b"still here");
-    rig.finish();
-}
-
-#[test]
 fn a_ping_from_a_station_not_heard_of_is_echoed_at_once() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     for minutes in [0, 2, 60] {
         rig.now += Duration::from_secs(60 * minutes);
         for route in [IPV4, IPV6] {
@@ -285,7 +136,7 @@ fn long_pings_go_in_fragments_both_ways() {
 #[test]
 fn long_pings_do_not_mix_whatever_the_budget() {
     for (tx, pieces) in [(1, 1480), (2, 800), (32, 8)] {
-        let mut rig = settled();
+        let mut rig = Rig::settled();
         rig.budget.tx = tx;
         for number in 0..4 {
             for piece in long_ping(number, pieces) {
@@ -324,7 +175,7 @@ fn long_ping(number: u8, size: usize) -> Vec<Vec<u8>> {
 #[test]
 fn an_echo_that_buffers_run_out_for_is_finished_before_the_next() {
     for free in 1..8 {
-        let mut rig = settled();
+        let mut rig = Rig::settled();
         let (mut first, mut second) = (long_ping(1, 1480), long_ping(2, 1480));
         let ends = [first.pop(), second.pop()].map(|piece| piece.expect("a piece"));
         for piece in first.iter().chain(&second) {
@@ -358,8 +209,27 @@ fn bytes_echoed(frames: &[Vec<u8>], number: u8) -> usize {
 }
 
 #[test]
+fn fragments_without_their_fellows_do_not_stay() {
+    let mut rig = Rig::settled();
+    for number in 10..20 {
+        rig.ask(&long_ping(number, 1480)[0]);
+    }
+    rig.now += Duration::from_secs(6);
+    let whole = long_ping(1, 1480);
+    let sent: Vec<Vec<u8>> = whole.iter().flat_map(|piece| rig.ask(piece)).collect();
+    assert_eq!(bytes_echoed(&sent, 1), 4_008);
+    rig.finish();
+}
+
+#[test]
+fn a_stack_can_move_to_another_core() {
+    let rig = Rig::settled();
+    std::thread::scope(|scope| scope.spawn(move || rig.finish()).join().expect("a thread"));
+}
+
+#[test]
 fn a_datagram_beyond_the_buffer_is_counted() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     let frame = IPV4.ping(1, &vec![7; MAX_DATAGRAM - 27]);
     let pieces = fragments(&frame, 1480);
     assert!(rig.ask(&pieces[0]).is_empty());
@@ -370,7 +240,7 @@ fn a_datagram_beyond_the_buffer_is_counted() {
 
 #[test]
 fn a_whole_group_can_be_pinged() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     let group = Ipv6Address::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into();
     let source = IpAddress::v6(0xfe80, 0, 0, 0, 0, 0, 0, 2);
     let route = Route { from: PEER_MAC, to: Mac([0x33, 0x33, 0, 0, 0, 1]), source, target: group };
@@ -381,7 +251,7 @@ fn a_whole_group_can_be_pinged() {
 
 #[test]
 fn a_closed_port_says_so() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     rig.ask(&Route { to: broadcast(), ..IPV4 }.arp(ArpOperation::Request));
     let answers = rig.ask(&IPV4.udp(5000, 5001, b"anybody?"));
     let packet = Ipv4Packet::new_checked(&answers[0][14..]).expect("a packet");
@@ -398,7 +268,7 @@ fn a_closed_port_says_so() {
 
 #[test]
 fn frames_that_nobody_here_should_answer_are_dropped_with_a_reason() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     let other = IpAddress::v4(192, 0, 2, 77);
     let far = IpAddress::v4(198, 51, 100, 1);
     let far_ipv6 = IpAddress::v6(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
@@ -415,6 +285,9 @@ fn frames_that_nobody_here_should_answer_are_dropped_with_a_reason() {
         (Route { source: STACK_LINK_LOCAL, ..IPV6 }.ping(1, b""), Some(StackDrop::Impostor)),
         (Route { from: broadcast(), ..IPV4 }.ping(1, b""), Some(StackDrop::Malformed)),
         (IPV4.arp(ArpOperation::Unknown(3)), Some(StackDrop::Malformed)),
+        (claim(STACK_IPV6, STACK_IPV6), Some(StackDrop::Impostor)),
+        (claim(far_ipv6, far_ipv6), Some(StackDrop::OffLink)),
+        (claim(PEER_IPV6, PEER_IPV6), None),
         (IPV4.udp(1, 7, b"x")[..40].to_vec(), Some(StackDrop::Malformed)),
     ];
     for (frame, reason) in cases {
@@ -432,7 +305,7 @@ fn frames_that_nobody_here_should_answer_are_dropped_with_a_reason() {
 
 #[test]
 fn a_changed_byte_never_gets_an_answer() {
-    let mut rig = settled();
+    let mut rig = Rig::settled();
     let frames = [
         IPV4.ping(1, b"data that is checked"),
         IPV6.ping(1, b"data that is checked"),

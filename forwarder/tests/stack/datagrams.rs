@@ -5,15 +5,14 @@ use netdrv::device::Mac;
 use smoltcp::socket::udp::Socket;
 use smoltcp::wire::{ArpOperation, IpAddress};
 
-use crate::craft::{Route, broadcast};
+use crate::craft::{Route, broadcast, fragments};
 use crate::rig::{PEER_IPV4, PEER_MAC, Rig, STACK_IPV4, STACK_IPV6, STACK_MAC};
 
 const IPV4: Route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV4, target: STACK_IPV4 };
 
 /// A rig whose stack knows where the peer is.
 fn acquainted() -> Rig {
-    let mut rig = Rig::new();
-    rig.settle();
+    let mut rig = Rig::settled();
     assert_eq!(rig.ask(&Route { to: broadcast(), ..IPV4 }.arp(ArpOperation::Request)).len(), 1);
     rig
 }
@@ -97,6 +96,21 @@ fn what_is_too_much_at_once_is_counted() {
         assert_eq!(rig.stack.counters().drops.sum(), busy);
         rig.finish();
     }
+}
+
+#[test]
+fn a_long_datagram_waits_for_nobody() {
+    let mut rig = acquainted();
+    rig.budget.rx = 64;
+    // One is being sent and one waits when the fragments come.
+    rig.offer(&IPV4.udp(5_000, ECHO_PORT, b"first"));
+    rig.offer(&IPV4.udp(5_000, ECHO_PORT, b"second"));
+    for piece in fragments(&IPV4.udp(5_000, ECHO_PORT, &data(1, 3_000)), 1_480) {
+        rig.offer(&piece);
+    }
+    assert_eq!(rig.drain().len(), 2);
+    assert_eq!(rig.stack.counters().drops[StackDrop::EchoBusy], 3);
+    rig.finish();
 }
 
 #[test]

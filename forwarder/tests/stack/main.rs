@@ -1,5 +1,6 @@
 //! The local stack against a peer, against frames made by hand, and against garbage.
 
+mod addresses;
 mod answers;
 mod craft;
 mod datagrams;

@@ -87,6 +87,13 @@ impl Rig {
         }
     }
 
+    /// A rig whose stack has probed its addresses and has nothing to do.
+    pub(crate) fn settled() -> Rig {
+        let mut rig = Rig::new();
+        rig.settle();
+        rig
+    }
+
     /// Lets the peer act, carries frames both ways, lets the stack act. Time goes on to when either has something to do.
     pub(crate) fn step(&mut self) {
         let heard = !self.peer.device.received.is_empty();
@@ -187,7 +194,7 @@ impl Rig {
     }
 
     /// Sends the probes of our IPv6 addresses, and forgets them.
-    pub(crate) fn settle(&mut self) {
+    fn settle(&mut self) {
         let end = self.now + Duration::from_secs(2);
         while self.now < end && self.stack.poll_at().is_some() {
             self.step();

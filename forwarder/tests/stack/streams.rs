@@ -198,8 +198,7 @@ fn a_half_that_is_closed_early_gets_the_rest() {
 
 #[test]
 fn who_only_pretends_to_connect_is_rid_of_soon() {
-    let mut rig = Rig::new();
-    rig.settle();
+    let mut rig = Rig::settled();
     let ghosts = |index: u8| Route {
         from: Mac([2, 0, 0, 0, 0, index]),
         to: STACK_MAC,
@@ -241,8 +240,7 @@ fn a_peer_that_vanishes_gives_its_place_back_and_one_that_is_only_quiet_keeps_it
 
 #[test]
 fn an_old_segment_of_nobodys_is_reset() {
-    let mut rig = Rig::new();
-    rig.settle();
+    let mut rig = Rig::settled();
     let route = Route { from: PEER_MAC, to: STACK_MAC, source: PEER_IPV4, target: STACK_IPV4 };
     rig.ask(&Route { to: broadcast(), ..route }.arp(ArpOperation::Request));
     let answers = rig.ask(&route.tcp((9, ECHO_PORT), TcpControl::None, (1, Some(77)), b"who?"));

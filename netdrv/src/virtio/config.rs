@@ -65,8 +65,8 @@ impl RssLimits {
     }
 }
 
-/// TCP and UDP ports over IPv4 and IPv6, and addresses alone for the rest: `VIRTIO_NET_HASH_TYPE_{IPv4, TCPv4, UDPv4, IPv6,
-/// TCPv6, UDPv6}` (5.1.6.4.3.1).
+/// TCP and UDP ports over IPv4 and IPv6, and addresses alone for the rest: `VIRTIO_NET_HASH_TYPE_{IPv4,
+/// TCPv4, UDPv4, IPv6, TCPv6, UDPv6}` (5.1.6.4.3.1).
 const HASH_TYPES: u32 = 0b11_1111;
 
 impl DeviceConfig {

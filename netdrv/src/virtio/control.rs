@@ -27,7 +27,7 @@ const ACK_OK: u8 = 0;
 /// What the answer holds until the device writes it.
 const ACK_NONE: u8 = 0xff;
 
-/// Class and command (5.1.6.5.1, 5.1.6.5.5, 5.1.6.5.6).
+/// Class and command (5.1.6.5.1, 5.1.6.5.6, 5.1.6.5.7).
 #[derive(Clone, Copy)]
 struct Command(u8, u8);
 /// `VIRTIO_NET_CTRL_RX_PROMISC`: one byte, on or off.
@@ -111,8 +111,9 @@ impl ControlQueue {
         result
     }
 
-    /// Sends header and data in one descriptor and waits for the answer in the next. With two descriptors in the ring the chain
-    /// is the same every time, and descriptors are used in ring order as `VIRTIO_F_IN_ORDER` wants it.
+    /// Sends header and data in one descriptor and waits for the answer in the next. With two descriptors in
+    /// the ring the chain is the same every time, and descriptors are used in ring order as
+    /// `VIRTIO_F_IN_ORDER` wants it.
     fn converse(&mut self, header: [u8; 2], data: &[u8]) -> Result<(), ControlError> {
         let len = header.len() + data.len();
         header.iter().chain(data).enumerate().for_each(|(index, byte)| self.command.write(index, *byte));
@@ -156,9 +157,9 @@ impl Drop for ControlQueue {
 /// Fixed fields, the table's entries and the key.
 const RSS_CONFIG_CAPACITY: usize = 4 + 2 + 2 + 2 * rss::TABLE_LEN as usize + 2 + 1 + rss::KEY_LEN;
 
-/// `struct virtio_net_rss_config` (5.1.6.5.6.1): hash types, table mask, the queue of frames that have no hash, the table, the
-/// transmit queues in use, the key. A receive queue is named by its virtqueue index without the last bit,
-/// which is the number of its pair.
+/// `struct virtio_net_rss_config` (5.1.6.5.7.1): hash types, table mask, the queue of frames that have no
+/// hash, the table, the transmit queues in use, the key. A receive queue is named by its virtqueue index
+/// without the last bit, which is the number of its pair.
 fn rss_config(limits: &RssLimits, pairs: u16) -> ArrayVec<u8, RSS_CONFIG_CAPACITY> {
     let entries = limits.table_len();
     let mut config = ArrayVec::new();

@@ -5,8 +5,9 @@ use bitflags::bitflags;
 use super::config::DeviceConfig;
 
 bitflags! {
-    /// Feature bits by their names in the specification (virtio 1.2, 5.1.3 and 6). What is not named is never accepted:
-    /// checksum and segmentation offloads, mergeable receive buffers, indirect descriptors, packed rings.
+    /// Feature bits by their names in the specification (virtio 1.2, 5.1.3 and 6). What is not named is never
+    /// accepted: checksum and segmentation offloads, mergeable receive buffers, indirect descriptors, packed
+    /// rings.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Features: u64 {
         /// `VIRTIO_NET_F_MTU`: the device says how long frames may be.
@@ -25,13 +26,14 @@ bitflags! {
         const EVENT_IDX = 1 << 29;
         /// `VIRTIO_F_VERSION_1`: the device follows the specification, not what came before it.
         const VERSION_1 = 1 << 32;
-        /// `VIRTIO_F_ACCESS_PLATFORM`: the device reaches memory at the platform's bus addresses. Those are the addresses
-        /// that [`Hal`](crate::hal::Hal) promises, so there is nothing to translate and no reason to refuse.
+        /// `VIRTIO_F_ACCESS_PLATFORM`: the device reaches memory at the platform's bus addresses. Those are
+        /// the addresses that [`Hal`](crate::hal::Hal) promises, so there is nothing to translate and no
+        /// reason to refuse.
         const ACCESS_PLATFORM = 1 << 33;
         /// `VIRTIO_F_IN_ORDER`: buffers are used in the order in which they were made available.
         const IN_ORDER = 1 << 35;
-        /// `VIRTIO_F_ORDER_PLATFORM`: the device is a real one and needs the platform's barriers; [`dma`](crate::dma) uses no
-        /// weaker ones.
+        /// `VIRTIO_F_ORDER_PLATFORM`: the device is a real one and needs the platform's barriers;
+        /// [`dma`](crate::dma) uses no weaker ones.
         const ORDER_PLATFORM = 1 << 36;
         /// `VIRTIO_NET_F_RSS`: several queue pairs, flows steered by a hash that the driver sets.
         const RSS = 1 << 60;
@@ -39,7 +41,8 @@ bitflags! {
 }
 
 impl Features {
-    /// What the driver takes of what `offered`, for a device with this configuration and a wish for `pairs` queue pairs.
+    /// What the driver takes of what `offered`, for a device with this configuration and a wish for `pairs`
+    /// queue pairs.
     pub(super) fn choose(offered: Features, config: &DeviceConfig, pairs: usize) -> Features {
         let mut taken = offered;
         if config.usable_mtu().is_none() {

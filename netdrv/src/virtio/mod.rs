@@ -1,8 +1,9 @@
 //! virtio-net: negotiation, queues, control (virtio 1.2, sections 3.1 and 5.1).
 //!
-//! The driver wants little: frames in, frames out, nothing computed for it. One descriptor holds one frame, headed by 12 bytes that
-//! lie in the buffer's headroom; notifications go out only when the device asks; it is never asked for interrupts.
-//! `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the device has them, `queue.rs` is the shared memory.
+//! The driver wants little: frames in, frames out, nothing computed for it. One descriptor holds one frame,
+//! headed by 12 bytes that lie in the buffer's headroom; notifications go out only when the device asks; it
+//! is never asked for interrupts. `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the device has
+//! them, `queue.rs` is the shared memory.
 
 mod config;
 mod control;
@@ -69,7 +70,8 @@ pub struct VirtioNet<T: NetTransport> {
     features: Features,
     config: DeviceConfig,
     control: Option<ControlQueue>,
-    /// Queues that are set up and not handed out. Those that the device then would not use stay here until the reset.
+    /// Queues that are set up and not handed out. Those that the device then would not use stay here until
+    /// the reset.
     rx: Vec<VirtioRx>,
     tx: Vec<VirtioTx>,
     /// How many pairs the device uses, and their rings.
@@ -80,8 +82,8 @@ pub struct VirtioNet<T: NetTransport> {
 }
 
 impl<T: NetTransport> VirtioNet<T> {
-    /// Sets up the device behind `transport` with as many of the wished queues as it gives. It receives nothing until the
-    /// queues are taken.
+    /// Sets up the device behind `transport` with as many of the wished queues as it gives. It receives
+    /// nothing until the queues are taken.
     ///
     /// # Errors
     /// See [`VirtioError`]; the device is left reset.
@@ -167,8 +169,8 @@ impl<T: NetTransport> VirtioNet<T> {
         Ok(())
     }
 
-    /// Step 7: receive queues are even, transmit queues odd, and the control queue comes after all pairs that the device
-    /// has, used or not (5.1.2).
+    /// Step 7: receive queues are even, transmit queues odd, and the control queue comes after all pairs that
+    /// the device has, used or not (5.1.2).
     fn create_queues<H: Hal>(&mut self, wish: QueueWish) -> Result<(), VirtioError> {
         let has_pairs = self.features.intersects(Features::MQ | Features::RSS);
         let device_pairs = self.config.usable_pairs().filter(|_| has_pairs).unwrap_or(1);
@@ -217,8 +219,8 @@ impl<T: NetTransport> VirtioNet<T> {
         }
     }
 
-    /// Step 8 is done, and the device takes commands: every frame is to come in, and all pairs are to be used. A device that
-    /// will not is used as it is.
+    /// Step 8 is done, and the device takes commands: every frame is to come in, and all pairs are to be
+    /// used. A device that will not is used as it is.
     fn command(&mut self) {
         if self.features.contains(Features::CTRL_RX)
             && let Some(Err(error)) = self.control.as_mut().map(ControlQueue::receive_all)
@@ -268,8 +270,8 @@ impl<T: NetTransport> NetDevice for VirtioNet<T> {
         })
     }
 
-    /// Without a status field the link counts as up (5.1.4.2). A device that is stopped, or whose status can't be read, has
-    /// none.
+    /// Without a status field the link counts as up (5.1.4.2). A device that is stopped, or whose status
+    /// can't be read, has none.
     fn link(&self) -> Link {
         let live = self.status.contains(DeviceStatus::DRIVER_OK);
         let has_status = self.features.contains(Features::STATUS);
@@ -288,7 +290,7 @@ impl<T: NetTransport> NetDevice for VirtioNet<T> {
     }
 
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<VirtioRx, VirtioTx>> {
-        if self.taken || self.shape.rx == 0 {
+        if self.taken || !self.status.contains(DeviceStatus::DRIVER_OK) {
             return None;
         }
         self.taken = true;

@@ -1,4 +1,5 @@
-//! Which descriptor comes next, and which one a completion means: the two answers that `VIRTIO_F_IN_ORDER` decides.
+//! Which descriptor comes next, and which one a completion means: the two answers that `VIRTIO_F_IN_ORDER`
+//! decides.
 //!
 //! A ring is made for one of them at set-up; the choice costs nothing per packet.
 
@@ -65,8 +66,8 @@ impl Order for AnyOrder {
     }
 }
 
-/// With `VIRTIO_F_IN_ORDER`: descriptors are offered in table order, so position and descriptor are one, and the device
-/// may write only the last used element of a batch, in the place of the first (virtio 1.2, 2.7.9).
+/// With `VIRTIO_F_IN_ORDER`: descriptors are offered in table order, so position and descriptor are one, and
+/// the device may write only the last used element of a batch, in the place of the first (virtio 1.2, 2.7.9).
 pub(super) struct InOrder {
     capacity: u32,
     batch: Option<Batch>,

@@ -1,7 +1,7 @@
 //! Virtio over PCI (virtio 1.2, 4.1): finds the device's register windows and checks that they hold together.
 //!
-//! Discovery goes through `virtio_drivers`' `PciRoot`; what it leaves out is here: a capability list that loops or points
-//! outside its BAR.
+//! Discovery goes through `virtio_drivers`' `PciRoot`; what it leaves out is here: a capability list that
+//! loops or points outside its BAR.
 
 #![allow(unsafe_code)] // Maps the windows that the device's capabilities name.
 
@@ -145,7 +145,8 @@ pub struct PciNet {
 }
 
 impl PciNet {
-    /// Takes over the PCI function: switches memory access and bus mastering on and its interrupt pin off, and maps its registers.
+    /// Takes over the PCI function: switches memory access and bus mastering on and its interrupt pin off,
+    /// and maps its registers.
     ///
     /// # Errors
     /// [`PciFault`] where this is no modern virtio device or its capabilities do not hold together.
@@ -210,7 +211,8 @@ struct Place {
 
 impl Place {
     fn map<H: Hal>(&self) -> Window {
-        // SAFETY: `Places::find` has checked that the range lies in a memory BAR of the function that is being set up.
+        // SAFETY: `Candidate::place` has checked that the range lies in a memory BAR of the function that is
+        // being set up.
         unsafe { Window::map::<H>(self.address, self.len as usize) }
     }
 }
@@ -233,8 +235,8 @@ struct Candidate<C: ConfigurationAccess> {
     root: PciRoot<C>,
     access: C,
     function: DeviceFunction,
-    /// Base and size of each BAR, once it was asked for: to learn a size, the BAR is moved, and an emulator rebuilds
-    /// its map of the memory for that.
+    /// Base and size of each BAR, once it was asked for: to learn a size, the BAR is moved, and an emulator
+    /// rebuilds its map of the memory for that.
     bars: [Option<(u64, u64)>; BARS],
 }
 

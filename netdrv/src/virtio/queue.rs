@@ -1,7 +1,7 @@
 //! A split virtqueue: three areas of shared memory and the indices of the two sides (virtio 1.2, 2.7).
 //!
-//! The queue knows descriptors and indices, not packets. What the device writes is checked here as far as it is an
-//! index; ids and lengths are checked by the rings above.
+//! The queue knows descriptors and indices, not packets. What the device writes is checked here as far as it
+//! is an index; ids and lengths are checked by the rings above.
 
 use core::mem;
 
@@ -31,16 +31,17 @@ const AVAILABLE_NO_INTERRUPT: u16 = 1;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device polls.
 const USED_NO_NOTIFY: u16 = 1;
 
-/// How far ahead of the used index the event index is put so that the device never reaches it, and how close the device may
-/// come before it is put there again. Both are multiples of the largest ring that the driver makes.
+/// How far ahead of the used index the event index is put so that the device never reaches it, and how close
+/// the device may come before it is put there again. Both are multiples of the largest ring that the driver
+/// makes.
 const EVENT_DISTANCE: u16 = 0x8000;
 const EVENT_NEAR: u16 = 0x4000;
 
 /// Where the three areas lie in a queue's memory, in bytes.
 ///
-/// Both rings begin on a cache line: the device's and the driver's four bytes before them have a line of their own, so
-/// a burst of entries covers no line more than it must. The specification asks only for alignments of 16, 2
-/// and 4 (2.7).
+/// Both rings begin on a cache line: the device's and the driver's four bytes before them have a line of
+/// their own, so a burst of entries covers no line more than it must. The specification asks only for
+/// alignments of 16, 2 and 4 (2.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Layout {
     available: usize,
@@ -110,8 +111,8 @@ pub(super) struct SplitQueue {
 }
 
 impl SplitQueue {
-    /// Makes queue `index` with `size` descriptors and enables it (4.1.5.1.3). The driver polls: the device is asked never to
-    /// interrupt.
+    /// Makes queue `index` with `size` descriptors and enables it (4.1.5.1.3). The driver polls: the device
+    /// is asked never to interrupt.
     pub(super) fn create<H: Hal>(
         transport: &mut impl NetTransport,
         index: u16,
@@ -196,14 +197,16 @@ impl SplitQueue {
         self.descriptors.write(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
     }
 
-    /// Puts the chain that begins at `id` into the available ring; the device sees it after [`publish`](Self::publish).
+    /// Puts the chain that begins at `id` into the available ring; the device sees it after
+    /// [`publish`](Self::publish).
     #[inline(always)]
     pub(super) fn offer(&mut self, id: u16) {
         self.available_ring.write(usize::from(self.offered), id);
         self.offered = self.offered.wrapping_add(1);
     }
 
-    /// Makes what was offered visible to the device, and rings the doorbell if the device asked for that (2.7.13).
+    /// Makes what was offered visible to the device, and rings the doorbell if the device asked for that
+    /// (2.7.13).
     #[inline(always)]
     pub(super) fn publish(&mut self) {
         let (old, new) = (self.published, self.offered);
@@ -223,8 +226,8 @@ impl SplitQueue {
         }
     }
 
-    /// How many completions can be taken now, at most `limit`. The device's index is looked at only where those that are
-    /// known do not suffice: each look costs a cache line that the device writes.
+    /// How many completions can be taken now, at most `limit`. The device's index is looked at only where
+    /// those that are known do not suffice: each look costs a cache line that the device writes.
     #[inline(always)]
     pub(super) fn completed(&mut self, limit: usize) -> Result<usize, IndexJump> {
         let mut known = self.seen.wrapping_sub(self.taken);
@@ -260,8 +263,8 @@ impl SplitQueue {
         self.taken = self.taken.wrapping_add(1);
     }
 
-    /// With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is never
-    /// reached, and moves it on before the device comes near.
+    /// With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is
+    /// never reached, and moves it on before the device comes near.
     #[inline(always)]
     fn keep_interrupts_away(&mut self) {
         if let Notifications::EventIndex { used_event } = &mut self.notifications
@@ -282,8 +285,8 @@ impl Drop for SplitQueue {
     }
 }
 
-/// Whether moving an index from `old` to `new` passes `event`, after which the other side asked to be notified
-/// (2.7.10.1). All three are modulo 2^16, so only differences mean anything.
+/// Whether moving an index from `old` to `new` passes `event`, after which the other side asked to be
+/// notified (2.7.10.1). All three are modulo 2^16, so only differences mean anything.
 #[inline(always)]
 fn need_event(event: u16, new: u16, old: u16) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)

@@ -1,8 +1,8 @@
 //! The register windows of a virtio device on PCI as a transport (virtio 1.2, 4.1.4.3 to 4.1.4.6).
 //!
-//! `virtio_drivers::transport::pci::PciTransport` would serve for negotiation, but each of its capabilities costs a sizing
-//! of its BAR, which an emulator pays with a rebuilt memory map; its drop waits for ever for a device that is dead; and
-//! it hides where a queue's doorbell is.
+//! `virtio_drivers::transport::pci::PciTransport` would serve for negotiation, but each of its capabilities
+//! costs a sizing of its BAR, which an emulator pays with a rebuilt memory map; its drop waits for ever for a
+//! device that is dead; and it hides where a queue's doorbell is.
 
 use virtio_drivers::transport::{DeviceStatus, DeviceType, InterruptStatus, Transport};
 use virtio_drivers::{Error, PhysAddr};
@@ -86,7 +86,8 @@ impl PciRegisters {
         self.common.register(offset).expect("`new` has checked the length of the structure")
     }
 
-    /// The registers of a field of the device configuration, each as wide as the access rules want it (4.1.3.1).
+    /// The registers of a field of the device configuration, each as wide as the access rules want it
+    /// (4.1.3.1).
     fn field(&self, offset: usize, len: usize) -> Result<(), Error> {
         let end = offset.checked_add(len).and_then(|end| end.checked_sub(1));
         end.and_then(|last| self.device.register::<u8>(last)).map(|_| ()).ok_or(Error::ConfigSpaceTooSmall)

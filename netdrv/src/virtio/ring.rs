@@ -26,8 +26,8 @@ impl Fault {
 
 /// A queue of one-descriptor chains, each with its packet.
 ///
-/// A ring that the device has broken beyond repair goes quiet: it has no room and no completions, and keeps its packets
-/// until the device is reset.
+/// A ring that the device has broken beyond repair goes quiet: it has no room and no completions, and keeps
+/// its packets until the device is reset.
 pub(super) struct PacketRing<O: Order> {
     queue: SplitQueue,
     order: O,
@@ -65,7 +65,8 @@ impl<O: Order> PacketRing<O> {
         self.outstanding
     }
 
-    /// Offers a packet: `len` bytes at `address`, which lie in its buffer. Gives it back where there is no room.
+    /// Offers a packet: `len` bytes at `address`, which lie in its buffer. Gives it back where there is no
+    /// room.
     #[inline(always)]
     pub(super) fn offer(&mut self, packet: Packet, address: u64, len: u32, flags: u16) -> Result<(), Packet> {
         let Some(id) = self.order.claim(&self.queue) else { return Err(packet) };
@@ -98,8 +99,8 @@ impl<O: Order> PacketRing<O> {
         }
     }
 
-    /// Takes the next announced completion: the packet, and the bytes that the device says it wrote. `None` where the
-    /// device named a descriptor that it does not have.
+    /// Takes the next announced completion: the packet, and the bytes that the device says it wrote. `None`
+    /// where the device named a descriptor that it does not have.
     #[inline(always)]
     pub(super) fn take_written(&mut self) -> Option<(Packet, u32)> {
         let Some(used) = self.order.complete(&self.queue) else {

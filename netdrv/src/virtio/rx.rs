@@ -9,8 +9,8 @@ use crate::device::{Quiesced, RxDrops, RxQueue};
 use crate::packet::{Burst, FRAME_CAPACITY, Packet};
 use crate::pool::PoolCache;
 
-/// What the device may write to a buffer: its header, in the headroom, and the frame, from a cache line on. Nothing in the
-/// header is of use to us: no offload is negotiated, and a frame never spans buffers.
+/// What the device may write to a buffer: its header, in the headroom, and the frame, from a cache line on.
+/// Nothing in the header is of use to us: no offload is negotiated, and a frame never spans buffers.
 const WRITABLE: u32 = (HEADER_LEN + FRAME_CAPACITY) as u32;
 
 /// A receive queue.
@@ -91,8 +91,8 @@ impl<O: Order> RxRing<O> {
         burst.len() - before
     }
 
-    /// Re-arm: every free descriptor gets a buffer while the pool has any. What is left is armed at a later call, so a ring
-    /// that ran dry recovers by itself.
+    /// Re-arm: every free descriptor gets a buffer while the pool has any. What is left is armed at a later
+    /// call, so a ring that ran dry recovers by itself.
     #[inline(always)]
     fn rearm(&mut self, cache: &mut PoolCache) {
         for _ in 0..self.ring.room() {

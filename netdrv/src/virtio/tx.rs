@@ -100,7 +100,8 @@ impl<O: Order> TxRing<O> {
         let count = self.ring.completed(usize::MAX);
         for done in 0..count {
             let Some(packet) = self.ring.take_read() else {
-                // The device completed a frame that it does not have: which of the others are sent is not known either.
+                // The device completed a frame that it does not have: which of the others are sent is not
+                // known either.
                 self.ring.give_up();
                 return done;
             };
@@ -126,8 +127,8 @@ impl<O: Order> TxRing<O> {
     }
 }
 
-/// Writes the header of a frame that asks for nothing, right before the frame: 12 zero bytes (5.1.6.2.1). False where the buffer
-/// has no room for them.
+/// Writes the header of a frame that asks for nothing, right before the frame: 12 zero bytes (5.1.6.2.1).
+/// False where the buffer has no room for them.
 #[inline(always)]
 fn clear_header(packet: &mut Packet) -> bool {
     if packet.headroom() < HEADER_LEN && !make_headroom(packet) {

@@ -6,7 +6,8 @@ use netdrv::pool::{Pool, PoolCache};
 
 use super::hal::TestHal;
 
-/// A driver together with a fake device. The device checks all that the driver does, and panics where that breaks the rules.
+/// A driver together with a fake device. The device checks all that the driver does, and panics where that
+/// breaks the rules.
 pub(crate) trait Bench {
     /// The driver's device.
     type Device: NetDevice;
@@ -83,8 +84,8 @@ impl<B: Bench> Rig<B> {
         Rig { bench, pool, cache: pool.cache(), queues, bursts }
     }
 
-    /// Receives up to `batch` frames on `queue` and sends them back on the transmit queue of the same number. What the transmit
-    /// ring does not take goes first the next time.
+    /// Receives up to `batch` frames on `queue` and sends them back on the transmit queue of the same number.
+    /// What the transmit ring does not take goes first the next time.
     pub(crate) fn echo(&mut self, queue: usize, batch: usize) {
         let (rx, tx) = (&mut self.queues.rx[queue], &mut self.queues.tx[queue]);
         let burst = &mut self.bursts[queue];

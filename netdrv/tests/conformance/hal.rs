@@ -1,5 +1,5 @@
-//! The platform of a test: every DMA allocation is on a list, so that the device side can reach those and nothing else, and the
-//! clock lets the device work while a driver waits for it.
+//! The platform of a test: every DMA allocation is on a list, so that the device side can reach those and
+//! nothing else, and the clock lets the device work while a driver waits for it.
 
 #![allow(unsafe_code)] // Implements the platform contract over the process's own allocator.
 
@@ -42,7 +42,8 @@ fn layout(pages: usize) -> Layout {
     Layout::from_size_align(pages * PAGE_SIZE, PAGE_SIZE).expect("a sane number of pages")
 }
 
-// SAFETY: the allocator's memory is zeroed, exclusive and aligned. Devices live in the process, so addresses are the same for both.
+// SAFETY: the allocator's memory is zeroed, exclusive and aligned. Devices live in the process, so addresses
+// are the same for both.
 unsafe impl Hal for TestHal {
     fn dma_allocate(pages: usize) -> Option<NonNull<u8>> {
         assert!(pages > 0, "an allocation of nothing");

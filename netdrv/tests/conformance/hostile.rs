@@ -6,7 +6,8 @@ use netdrv::packet::FRAME_CAPACITY;
 use crate::bench::{Bench, Misdeed, Rig, frame};
 use crate::traffic::echo;
 
-/// A frame that is shorter than the device's own header, or longer than its buffer: counted, and the next one arrives.
+/// A frame that is shorter than the device's own header, or longer than its buffer: counted, and the next one
+/// arrives.
 pub(crate) fn bad_lengths<B: Bench>(mut rig: Rig<B>) {
     echo(&mut rig, 100, 32, FRAME_CAPACITY);
     for round in 1..=200 {
@@ -22,8 +23,8 @@ pub(crate) fn bad_lengths<B: Bench>(mut rig: Rig<B>) {
     rig.finish();
 }
 
-/// A descriptor that the device does not have. Either it is counted and traffic goes on, or the ring is given up; no
-/// frame is made of it.
+/// A descriptor that the device does not have. Either it is counted and traffic goes on, or the ring is given
+/// up; no frame is made of it.
 pub(crate) fn bad_descriptors<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed) {
     echo(&mut rig, 100, 32, FRAME_CAPACITY);
     for round in 1..=3 {
@@ -50,7 +51,8 @@ pub(crate) fn broken_rings<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed, queue: u
     is_quiet(rig, queue);
 }
 
-/// After the ring of `queue` was given up: nothing moves through it, control knows, and after a stop all buffers are home.
+/// After the ring of `queue` was given up: nothing moves through it, control knows, and after a stop all
+/// buffers are home.
 fn is_quiet<B: Bench>(mut rig: Rig<B>, queue: usize) {
     assert_eq!(rig.bench.device().fault(), Some(DeviceFault::BrokenRing { queue }));
     for _ in 0..10 {

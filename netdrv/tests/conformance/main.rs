@@ -1,8 +1,9 @@
 //! One suite that every driver passes, against a fake device that punishes mistakes.
 //!
-//! `bench.rs` says what a driver brings to it: itself, and a device that frames can be fed to and collected from. The tests in
-//! `traffic.rs`, `hostile.rs` and `sequences.rs` know no more than that. `virtio/` is the bench of virtio-net, whose device side
-//! of the queues is rust-vmm's, and tests what only virtio has: negotiation, control commands, PCI.
+//! `bench.rs` says what a driver brings to it: itself, and a device that frames can be fed to and collected
+//! from. The tests in `traffic.rs`, `hostile.rs` and `sequences.rs` know no more than that. `virtio/` is the
+//! bench of virtio-net, whose device side of the queues is rust-vmm's, and tests what only virtio has:
+//! negotiation, control commands, PCI.
 
 mod bench;
 mod hal;

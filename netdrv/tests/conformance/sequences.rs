@@ -19,8 +19,8 @@ pub(crate) enum Step {
     Misbehave(Misdeed),
 }
 
-/// Any step; misdeeds are rare. A descriptor that is completed twice is none of them: once it is lent again, no driver can tell
-/// the second completion from a good one, and what comes of that is the device's doing.
+/// Any step; misdeeds are rare. A descriptor that is completed twice is none of them: once it is lent again,
+/// no driver can tell the second completion from a good one, and what comes of that is the device's doing.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let misdeed = prop_oneof![
         Just(Misdeed::Truncated),

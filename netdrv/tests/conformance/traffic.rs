@@ -7,7 +7,8 @@ use netdrv::pool::Pool;
 use crate::bench::{Bench, PATIENCE, Rig, frame};
 use crate::hal::TestHal;
 
-/// Sends `frames` frames of at most `max_len` bytes into every receive queue and back out, in batches of at most `batch`.
+/// Sends `frames` frames of at most `max_len` bytes into every receive queue and back out, in batches of at
+/// most `batch`.
 pub(crate) fn echo<B: Bench>(rig: &mut Rig<B>, frames: u32, batch: usize, max_len: usize) {
     let queues = rig.queues.rx.len();
     let mut fed = vec![0; queues];
@@ -66,7 +67,8 @@ pub(crate) fn receive_only<B: Bench>(mut rig: Rig<B>) {
     rig.finish();
 }
 
-/// Sends more than the ring holds, again and again: what is refused stays with the caller, what is taken leaves.
+/// Sends more than the ring holds, again and again: what is refused stays with the caller, what is taken
+/// leaves.
 pub(crate) fn send_only<B: Bench>(mut rig: Rig<B>) {
     let ring = rig.bench.device().shape().tx_ring;
     let (mut sent, mut left) = (0, 0);
@@ -111,7 +113,8 @@ pub(crate) fn limits_hold<B: Bench>(mut rig: Rig<B>) {
     rig.finish();
 }
 
-/// A pool with fewer buffers than the ring has descriptors, which others empty altogether: the ring goes dry and recovers.
+/// A pool with fewer buffers than the ring has descriptors, which others empty altogether: the ring goes dry
+/// and recovers.
 pub(crate) fn starvation<B: Bench>(bench: B) {
     let pool = Pool::new::<TestHal>(24).expect("memory");
     let mut rig = Rig::with_pool(bench, pool);
@@ -208,7 +211,8 @@ pub(crate) fn stop_under_load<B: Bench>(mut rig: Rig<B>) {
     assert_eq!(pool.in_depot(), pool.count());
 }
 
-/// A queue that is dropped while the device runs keeps its buffers for ever, since the device may still write to them.
+/// A queue that is dropped while the device runs keeps its buffers for ever, since the device may still write
+/// to them.
 pub(crate) fn queues_dropped_early_leak<B: Bench>(mut rig: Rig<B>) {
     let lent = {
         (0..10).for_each(|number| rig.bench.feed(0, frame(number, FRAME_CAPACITY)));

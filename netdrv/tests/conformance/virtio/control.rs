@@ -103,7 +103,7 @@ impl Controller {
         }
     }
 
-    /// Checks `struct virtio_net_rss_config` against the limits that the device has announced (5.1.6.5.6.1).
+    /// Checks `struct virtio_net_rss_config` against the limits that the device has announced (5.1.6.5.7.1).
     fn configure_rss(&mut self, config: &[u8]) {
         let (max_key, max_table, hash_types) = self.rss;
         let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);

@@ -15,8 +15,8 @@ use super::memory::{DeviceMemory, Loans};
 use super::ring::{Attention, Completion, HEADER, Receiver, Registers, Ring, SILENT, Sender};
 use crate::bench::Misdeed;
 
-/// Offload bits that a driver of this suite must not accept: checksums, segmentation, mergeable buffers, indirect
-/// descriptors, packed rings, notification data, queue reset.
+/// Offload bits that a driver of this suite must not accept: checksums, segmentation, mergeable buffers,
+/// indirect descriptors, packed rings, notification data, queue reset.
 const UNWANTED: u64 =
     0b1_1111_1000_0011 | 1 << 15 | 1 << 21 | 1 << 28 | 1 << 34 | 1 << 38 | 1 << 40 | 1 << 57;
 
@@ -61,7 +61,8 @@ pub(crate) enum Oddity {
 }
 
 impl Default for Profile {
-    /// A device that offers all that the driver knows except `VIRTIO_F_IN_ORDER`, has one pair and does nothing wrong.
+    /// A device that offers all that the driver knows except `VIRTIO_F_IN_ORDER`, has one pair and does
+    /// nothing wrong.
     fn default() -> Profile {
         Profile {
             features: Features::all() - Features::IN_ORDER,

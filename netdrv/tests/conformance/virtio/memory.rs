@@ -1,4 +1,5 @@
-//! The device's view of memory: the test's DMA allocations at their own addresses, and who owns which part of them.
+//! The device's view of memory: the test's DMA allocations at their own addresses, and who owns which part of
+//! them.
 
 #![allow(unsafe_code)] // Maps allocations of the test platform for vm-memory.
 
@@ -8,11 +9,13 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegio
 
 use crate::hal;
 
-/// `PROT_READ | PROT_WRITE` and `MAP_PRIVATE | MAP_ANONYMOUS`, as vm-memory wants to hear of a region that it did not map.
+/// `PROT_READ | PROT_WRITE` and `MAP_PRIVATE | MAP_ANONYMOUS`, as vm-memory wants to hear of a region that it
+/// did not map.
 const PROTECTION: i32 = 3;
 const FLAGS: i32 = 0x22;
 
-/// Memory that the device may touch: what the driver allocated and has not freed. Everything else is an error.
+/// Memory that the device may touch: what the driver allocated and has not freed. Everything else is an
+/// error.
 pub(super) struct DeviceMemory {
     map: GuestMemoryMmap,
     changes: u64,
@@ -34,7 +37,8 @@ impl DeviceMemory {
 
 fn map() -> GuestMemoryMmap {
     let regions = hal::allocations().into_iter().map(|(base, len)| {
-        // SAFETY: the allocation is live, page-aligned and `len` long; it is looked up anew whenever one is freed.
+        // SAFETY: the allocation is live, page-aligned and `len` long; it is looked up anew whenever one is
+        // freed.
         let region = unsafe { MmapRegion::build_raw(base as *mut u8, len, PROTECTION, FLAGS) };
         GuestRegionMmap::new(region.expect("a region"), GuestAddress(base)).expect("an address")
     });

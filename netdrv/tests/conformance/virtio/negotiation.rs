@@ -2,15 +2,16 @@
 
 use netdrv::device::{Link, Mac, NetDevice, QueueShape, QueueWish};
 use netdrv::packet::FRAME_CAPACITY;
+use netdrv::pool::Pool;
 use netdrv::rss;
-use netdrv::virtio::{Features, VirtioError};
+use netdrv::virtio::{Features, VirtioError, VirtioNet};
 use virtio_drivers::transport::{DeviceStatus, DeviceType};
 
 use super::VirtioBench;
 use super::control::Manner;
 use super::device::{FakeNet, Oddity, Profile};
 use crate::bench::{Bench, Rig};
-use crate::hal::allocations;
+use crate::hal::{TestHal, allocations};
 use crate::traffic::echo;
 
 const WISH: QueueWish = QueueWish { pairs: 4, ring: 256 };
@@ -28,8 +29,7 @@ fn set_up(profile: Profile) -> VirtioBench {
 fn refusal(profile: Profile) -> VirtioError {
     let before = allocations().len();
     let net = FakeNet::new(profile);
-    let error =
-        netdrv::virtio::VirtioNet::new::<crate::hal::TestHal>(net.clone(), WISH).err().expect("a refusal");
+    let error = VirtioNet::new::<TestHal>(net.clone(), WISH).err().expect("a refusal");
     assert!(net.lock().status.is_empty() || error == VirtioError::ResetTimeout, "reset after {error}");
     assert_eq!(allocations().len(), before, "no memory is kept after {error}");
     assert!(!error.to_string().is_empty());
@@ -221,6 +221,13 @@ fn the_link_is_read_whenever_it_is_asked_for() {
     assert_eq!(bench.driver().link(), Link::Up);
     bench.net.lock().profile.oddity = Oddity::RestlessConfig;
     assert_eq!(bench.driver().link(), Link::Down, "a status that can't be read is no link");
+}
+
+#[test]
+fn a_device_that_is_stopped_before_its_queues_are_taken_hands_out_none() {
+    let mut bench = set_up(four_pairs());
+    bench.device().stop();
+    assert!(bench.device().take_queues(Pool::new::<TestHal>(64).expect("memory")).is_none());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! PCI functions that are virtio devices, almost are, or only claim to be. Their registers are plain memory: enough to see what the
-//! driver writes where.
+//! PCI functions that are virtio devices, almost are, or only claim to be. Their registers are plain memory:
+//! enough to see what the driver writes where.
 
 #![allow(unsafe_code)] // Maps that memory as registers.
 
@@ -27,12 +27,14 @@ const ISR: u32 = 0x2000;
 const DEVICE: u32 = 0x3000;
 const CAPABILITIES: [u8; 4] = [0x40, 0x50, 0x64, 0x74];
 
-/// The configuration space of the only function there is, with one 64-bit memory BAR. The driver's copies share it.
+/// The configuration space of the only function there is, with one 64-bit memory BAR. The driver's copies
+/// share it.
 #[derive(Clone)]
 struct Function(Rc<RefCell<[u32; 64]>>);
 
 impl Function {
-    /// A network device with common configuration, notifications, ISR and device configuration, in this order.
+    /// A network device with common configuration, notifications, ISR and device configuration, in this
+    /// order.
     fn new() -> Function {
         // A BAR is aligned to its size.
         let memory = TestHal::dma_allocate(2 * BAR_SIZE / PAGE_SIZE).expect("memory").as_ptr() as u64;

@@ -126,7 +126,8 @@ impl Ring {
         self.completion
     }
 
-    /// The chains that the driver has offered since the device looked last, if the device has a reason to look.
+    /// The chains that the driver has offered since the device looked last, if the device has a reason to
+    /// look.
     pub(super) fn take(&mut self, map: &GuestMemoryMmap) -> Vec<Chain> {
         assert!(self.queue.is_valid(map), "queue {}: its areas lie in DMA memory", self.index);
         let mut chains = Vec::new();
@@ -182,8 +183,8 @@ impl Ring {
         !self.asleep
     }
 
-    /// Counts a chain as completed; the driver hears of it at the next [`publish`](Self::publish). `skippable` says that the
-    /// driver would assume the same length by itself.
+    /// Counts a chain as completed; the driver hears of it at the next [`publish`](Self::publish).
+    /// `skippable` says that the driver would assume the same length by itself.
     pub(super) fn complete(&mut self, head: u16, written: u32, skippable: bool) {
         self.done.push((head, written, skippable));
     }
