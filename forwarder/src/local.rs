@@ -232,3 +232,6 @@ impl<T: TxQueue> LocalPort<T> {
         completed > 0
     }
 }
+
+#[cfg(test)]
+mod tests;

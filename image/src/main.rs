@@ -33,13 +33,12 @@ fn main(boot: &'static Boot) -> ! {
 
     let mut ports = Ports::probe(workers, config.ring);
     let receivers = workers.min(ports.rx_queues());
-    let buffers = ports.buffers() + forwarder::buffers_in_workers(receivers, ports.count());
+    let buffers = ports.buffers() + forwarder::buffers_outside_rings(&config, receivers, ports.count());
     let pool =
         Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
 
-    let queues = ports.take_queues(pool);
     let clock = Clock { now: time::tsc, hz: time::tsc_hz() };
-    let Assembly { control, workers } = forwarder::assemble(queues, &config, workers, pool, clock)
+    let Assembly { control, workers } = forwarder::assemble(ports.start(pool), &config, workers, pool, clock)
         .unwrap_or_else(|refusal| settings::refuse(&refusal));
     ports.announce(&control);
 

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use forwarder::Control;
 use forwarder::verdict::PortId;
+use forwarder::{Control, PortParts};
 use kernel::{pci, println};
-use netdrv::device::{NetDevice, QueueWish, Queues};
+use netdrv::device::{NetDevice, QueueWish};
 use netdrv::pool::Pool;
 use netdrv::port::{Device, Rx, Tx};
 use netdrv::virtio;
@@ -54,9 +54,13 @@ impl Ports {
     }
 
     /// Starts every device; its queues are filled with buffers of `pool`.
-    pub(crate) fn take_queues(&mut self, pool: &'static Pool) -> Vec<Queues<Rx, Tx>> {
-        let take = |port: &mut Port| port.device.take_queues(pool).expect("queues are taken once");
-        self.0.iter_mut().map(take).collect()
+    pub(crate) fn start(&mut self, pool: &'static Pool) -> Vec<PortParts<Rx, Tx>> {
+        let start = |Port { device, .. }: &mut Port| PortParts {
+            mac: device.mac(),
+            mtu: device.mtu(),
+            queues: device.take_queues(pool).expect("queues are taken once"),
+        };
+        self.0.iter_mut().map(start).collect()
     }
 
     /// Prints a line for each port.

@@ -25,6 +25,7 @@ fn refuse_words(command_line: &str) -> String {
     first.strip_prefix("sluice refused: command line: ").unwrap().to_string()
 }
 
+const STACK: &str = stack::ALLOWED;
 const KEYS: &str = "program=, workers=, tx=, idle=, rx=, stack=, log=, on-panic=, ring=, batch=";
 
 #[test]
@@ -60,10 +61,10 @@ fn every_allowed_value_is_taken() {
     let values = [
         (Key::Program, "drop pass reflect forward"),
         (Key::Workers, "all 1 2 256"),
-        (Key::Tx, "auto dedicated shared"),
+        (Key::Tx, "auto dedicated shared shared:1 shared:256 borrowed"),
         (Key::Idle, "poll"),
         (Key::Rx, "hardware"),
-        (Key::Stack, "none"),
+        (Key::Stack, "none 192.0.2.1/24 192.0.2.1/24,1@2001:db8::1/64"),
         (Key::Log, "error warn info debug trace"),
         (Key::OnPanic, "reboot exit"),
         (Key::Ring, "64 128 256 512 1024 2048 4096"),
@@ -94,10 +95,14 @@ fn a_value_that_does_not_parse_is_refused_with_what_is_allowed() {
             "workers=99999999999999999999",
             r#"workers: unknown value "99999999999999999999"; allowed: all, or a number from 1 to 256"#,
         ),
-        ("tx=both", r#"tx: unknown value "both"; allowed: auto, dedicated, shared"#),
+        ("tx=shared:0", &format!("tx: unknown value \"shared:0\"; allowed: {}", Key::Tx.allowed())),
+        (
+            "tx=both",
+            r#"tx: unknown value "both"; allowed: auto, dedicated, shared, shared:N with N from 1 to 256 cores a queue, borrowed"#,
+        ),
         ("idle=sleep", r#"idle: unknown value "sleep"; allowed: poll"#),
         ("rx=none", r#"rx: unknown value "none"; allowed: hardware"#),
-        ("stack=lwip", r#"stack: unknown value "lwip"; allowed: none"#),
+        ("stack=lwip", &format!("stack: item 1: it has no /PREFIX; allowed: {STACK}")),
         ("log=all", r#"log: unknown value "all"; allowed: error, warn, info, debug, trace"#),
         ("on-panic=halt", r#"on-panic: unknown value "halt"; allowed: reboot, exit"#),
         ("ring=100", r#"ring: unknown value "100"; allowed: a power of two from 64 to 4096"#),
@@ -115,11 +120,8 @@ fn a_value_that_does_not_parse_is_refused_with_what_is_allowed() {
 #[test]
 fn a_value_of_a_later_version_is_refused_as_such() {
     for (word, refusal) in [
-        ("tx=borrowed", r#"tx: this version does not have "borrowed"; allowed: auto, dedicated, shared"#),
-        ("tx=shared:2", r#"tx: this version does not have "shared:2"; allowed: auto, dedicated, shared"#),
         ("idle=adaptive", r#"idle: this version does not have "adaptive"; allowed: poll"#),
         ("rx=software", r#"rx: this version does not have "software"; allowed: hardware"#),
-        ("stack=10.0.0.1/24", r#"stack: this version does not have "10.0.0.1/24"; allowed: none"#),
     ] {
         assert_eq!(refuse_words(word), refusal);
     }
@@ -239,7 +241,7 @@ fn a_bad_module_is_refused_with_its_line() {
         ),
         (
             "tx = { mode = \"shared\" }",
-            r#"module line 1: tx: unknown value "{…}"; allowed: auto, dedicated, shared"#,
+            r#"module line 1: tx: unknown value "{…}"; allowed: auto, dedicated, shared, shared:N with N from 1 to 256 cores a queue, borrowed"#,
             "tx = { mode = \"shared\" }",
         ),
         (
@@ -249,9 +251,9 @@ fn a_bad_module_is_refused_with_its_line() {
         ),
         ("[[port]]\n", &format!("module line 1: [[port]]: a table; allowed: {KEYS}"), "[[port]]"),
         (
-            "tx = \"borrowed\"",
-            r#"module line 1: tx: this version does not have "borrowed"; allowed: auto, dedicated, shared"#,
-            "tx = \"borrowed\"",
+            "idle = \"adaptive\"",
+            r#"module line 1: idle: this version does not have "adaptive"; allowed: poll"#,
+            "idle = \"adaptive\"",
         ),
         ("ring 64", "", "ring 64"),
         ("ring = 64\nprogram = drop\n", "", "program = drop"),

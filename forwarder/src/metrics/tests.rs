@@ -94,6 +94,7 @@ fn every_name_of_the_contract_is_there_from_the_start() {
         "sluice_port_tx_packets_total",
         "sluice_port_tx_bytes_total",
         "sluice_passed_packets_total",
+        "sluice_stack_sent_packets_total",
         "sluice_forwarded_packets_total",
         "sluice_waiting_packets",
         "sluice_tx_waiting_packets",
@@ -126,7 +127,7 @@ fn every_name_of_the_contract_is_there_from_the_start() {
     }
     assert_eq!(metrics.get("sluice_pool_packets"), 256);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 256);
-    assert_eq!(metrics.kinds.len(), 17);
+    assert_eq!(metrics.kinds.len(), 18);
 }
 
 #[test]

@@ -28,7 +28,6 @@ mod echo;
 mod filter;
 mod frames;
 mod inspect;
-mod queue;
 mod setup;
 
 use alloc::boxed::Box;
@@ -49,7 +48,6 @@ pub use counters::{Drops, StackCounters, StackDrop};
 pub use echo::{CONNECTIONS, PORT as ECHO_PORT};
 pub use filter::{Destination, LocalFilter};
 pub use inspect::MAX_DATAGRAM;
-pub use queue::InQueue;
 pub use setup::{SetupError, StackConfig};
 
 use conflict::Tentative;

@@ -1,10 +1,9 @@
 //! The stack under more than it can take, and without what it needs.
 
-use forwarder::stack::{Budget, Duration, ECHO_PORT, InQueue, Stack, StackDrop};
+use forwarder::stack::{Budget, Duration, ECHO_PORT, Stack, StackDrop};
 use netdrv::device::Mac;
-use netdrv::packet::{Burst, FRAME_CAPACITY, Packet};
-use netdrv::pool::{BULK, Pool};
-use netdrv::process::ProcessHal;
+use netdrv::packet::{Burst, Packet};
+use netdrv::pool::BULK;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{Socket, State};
 use smoltcp::wire::{ArpOperation, IpAddress};
@@ -151,30 +150,6 @@ fn a_stack_that_nobody_takes_frames_from_stops_taking_them() {
     let waiting = rig.stack.waiting();
     assert!(waiting <= Stack::MAX_BUFFERS && !rig.queue.is_empty(), "{waiting} wait");
     rig.finish();
-}
-
-#[test]
-fn a_full_queue_counts_what_it_turns_away() {
-    let pool = Pool::new::<ProcessHal>(64).expect("memory");
-    let mut cache = pool.cache();
-    let mut queue = InQueue::new(10);
-    for number in 0..13u8 {
-        let mut packet = cache.take().expect("a buffer");
-        assert!(packet.copy_from(&[number]));
-        queue.offer(packet, &mut cache);
-    }
-    queue.offer_copy(&[99], &mut cache);
-    assert_eq!((queue.len(), queue.overflow()), (10, 4));
-    assert_eq!(queue.next().expect("a packet").bytes(), [0], "the oldest");
-    queue.offer_copy(&[99], &mut cache);
-    queue.offer_copy(&[0; FRAME_CAPACITY + 1], &mut cache);
-    assert_eq!((queue.len(), queue.overflow()), (10, 5));
-    assert_eq!(queue.by_ref().last().expect("a packet").bytes(), [99]);
-    let all: Vec<Packet> = std::iter::from_fn(|| cache.take()).collect();
-    queue.offer_copy(&[1], &mut cache);
-    assert_eq!((all.len(), queue.len(), queue.overflow()), (64, 0, 6));
-    drop((all, cache, queue));
-    assert_eq!(pool.in_depot(), 64);
 }
 
 #[test]

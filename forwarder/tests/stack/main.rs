@@ -7,5 +7,6 @@ mod datagrams;
 mod filter;
 mod flood;
 mod garbage;
+mod in_queue;
 mod rig;
 mod streams;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use forwarder::stack::{Budget, Duration, InQueue, Instant, IpCidr, Stack, StackConfig};
+use forwarder::stack::{Budget, Duration, Instant, IpCidr, Stack, StackConfig};
 use netdrv::device::Mac;
 use netdrv::packet::Burst;
 use netdrv::pool::{Pool, PoolCache};
@@ -11,6 +11,8 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::socket::{AnySocket, icmp, tcp, udp};
 use smoltcp::wire::{EthernetAddress, IpAddress};
+
+use crate::in_queue::InQueue;
 
 pub(crate) const STACK_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 1]);
 pub(crate) const PEER_MAC: Mac = Mac([0x52, 0x54, 0, 0, 0, 2]);

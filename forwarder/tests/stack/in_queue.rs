@@ -1,6 +1,6 @@
-//! The bounded queue of packets on their way to a stack.
+//! A bounded queue of packets on their way to a stack, as a worker's is.
 
-use alloc::collections::VecDeque;
+use std::collections::VecDeque;
 
 use netdrv::packet::Packet;
 use netdrv::pool::PoolCache;
@@ -10,7 +10,7 @@ use netdrv::pool::PoolCache;
 ///
 /// Its iterator takes packets off the front, and ends where the queue is empty at that moment.
 #[derive(Debug)]
-pub struct InQueue {
+pub(crate) struct InQueue {
     packets: VecDeque<Packet>,
     capacity: usize,
     overflow: u64,
@@ -18,13 +18,13 @@ pub struct InQueue {
 
 impl InQueue {
     /// An empty queue of at most `capacity` packets.
-    pub fn new(capacity: usize) -> InQueue {
+    pub(crate) fn new(capacity: usize) -> InQueue {
         InQueue { packets: VecDeque::with_capacity(capacity), capacity, overflow: 0 }
     }
 
     /// Appends `packet`. Where the queue is full the packet ends here: its buffer goes home through `cache`, and the
     /// overflow counts one more.
-    pub fn offer(&mut self, packet: Packet, cache: &mut PoolCache) {
+    pub(crate) fn offer(&mut self, packet: Packet, cache: &mut PoolCache) {
         if self.packets.len() < self.capacity {
             self.packets.push_back(packet);
         } else {
@@ -33,33 +33,18 @@ impl InQueue {
         }
     }
 
-    /// Appends a copy of `frame` in a fresh buffer, for frames that are the program's too. Where the queue is full or
-    /// there is no buffer that holds it, the overflow counts one more.
-    pub fn offer_copy(&mut self, frame: &[u8], cache: &mut PoolCache) {
-        let Some(mut copy) = cache.take() else {
-            self.overflow += 1;
-            return;
-        };
-        if copy.copy_from(frame) {
-            self.offer(copy, cache);
-        } else {
-            self.overflow += 1;
-            cache.put(copy);
-        }
-    }
-
     /// Packets that wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
 
     /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// Packets that did not get in.
-    pub fn overflow(&self) -> u64 {
+    pub(crate) fn overflow(&self) -> u64 {
         self.overflow
     }
 }
