@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::flows::MAX_FLOWS;
-use crate::{Accel, Chipset, PortSpec};
+use crate::plug::Plug;
+use crate::{Accel, Chipset};
 
 /// Builds the Sluice packet forwarder and boots it in QEMU.
 #[derive(Debug, Parser)]
@@ -52,10 +53,11 @@ pub struct MachineOptions {
 /// Options of `sluice run`.
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N] or user; once for
-    /// each port, numbered in this order [default: one user port].
+    /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vhost-user:queues=N
+    /// (1,000 UDP flows in, all that comes out counted) or user; once for each port, numbered in this order [default: one
+    /// user port].
     #[arg(long = "port", value_name = "SPEC")]
-    pub ports: Vec<PortSpec>,
+    pub ports: Vec<Plug>,
     /// Configuration in TOML, handed over as first module.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -109,6 +111,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::PortSpec;
 
     fn parse(line: &str) -> Result<Command, clap::Error> {
         Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command)
@@ -123,7 +126,8 @@ mod tests {
     fn run_takes_ports_in_order_and_words_at_the_end() {
         let line = "sluice run --port tap:a,queues=2 --port user --cpus 4 --machine microvm -- program=drop log=debug";
         let Ok(Command::Run(options)) = parse(line) else { panic!("not parsed") };
-        assert_eq!(options.ports, [PortSpec::Tap { name: "a".into(), queues: 2 }, PortSpec::User]);
+        let ports = [PortSpec::Tap { name: "a".into(), queues: 2 }, PortSpec::User].map(Plug::Outside);
+        assert_eq!(options.ports, ports);
         assert_eq!(options.machine.cpus, Some(4));
         assert_eq!(options.machine.machine, Chipset::Microvm);
         assert_eq!(options.machine.words, ["program=drop", "log=debug"]);

@@ -46,6 +46,7 @@ pub mod interrupt;
 pub mod iso;
 pub mod machine;
 pub mod metrics;
+pub mod plug;
 pub mod ports;
 pub mod process;
 mod progress;

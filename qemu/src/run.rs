@@ -9,6 +9,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::cli::RunOptions;
 use crate::guest::{EXIT_CRASHED, EXIT_REFUSED, EXIT_STOPPED};
+use crate::plug::Plugged;
 use crate::{Accel, Artefact, Guest, Machine, PortSpec, Reset, Symbols, interrupt};
 
 /// Boots the image and stays until QEMU ends.
@@ -16,7 +17,8 @@ use crate::{Accel, Artefact, Guest, Machine, PortSpec, Reset, Symbols, interrupt
 /// # Errors
 /// When QEMU cannot start, and when the image ends in any other way than by `stop`.
 pub fn run(image: &Artefact, options: &RunOptions) -> Result<()> {
-    let machine = describe(image, options)?;
+    let plugged = Plugged::new(&options.ports)?;
+    let machine = describe(image, options, plugged.specs())?;
     if options.show_command {
         println!("{}", machine.shell_command()?);
     }
@@ -26,11 +28,14 @@ pub fn run(image: &Artefact, options: &RunOptions) -> Result<()> {
     // the guest, whose files would stay.
     thread::spawn(move || pass_on_commands(&typed));
     let code = wait_for_end(&guest);
+    for (port, report) in plugged.finish() {
+        println!("traffic at port {port}\n{report}");
+    }
     ensure!(!interrupt::happened(), "interrupted");
     judge(code)
 }
 
-fn describe(image: &Artefact, options: &RunOptions) -> Result<Machine> {
+fn describe(image: &Artefact, options: &RunOptions, ports: &[PortSpec]) -> Result<Machine> {
     let vm = &options.machine;
     let mut machine = Machine::new(image)
         .cpus(vm.cpus.unwrap_or(1).into())
@@ -45,11 +50,11 @@ fn describe(image: &Artefact, options: &RunOptions) -> Result<Machine> {
     } else {
         machine.words("on-panic=exit")
     };
-    if options.ports.is_empty() {
+    if ports.is_empty() {
         eprintln!("no --port given: the image gets one port in QEMU's user-mode network");
         machine = machine.port(PortSpec::User);
     }
-    machine = options.ports.iter().cloned().fold(machine, Machine::port);
+    machine = ports.iter().cloned().fold(machine, Machine::port);
     if let Some(config) = &options.config {
         machine = machine.config(config);
     }

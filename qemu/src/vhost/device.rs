@@ -30,7 +30,7 @@ const MAX_MEMORY_SLOTS: u64 = 509;
 /// `struct virtio_net_hdr` with `num_buffers`, the only field that is ever set (virtio 1.2, 5.1.6.4.1); a driver of
 /// before virtio 1.0 knows the first [`LEGACY_HEADER`] bytes only.
 pub(super) const HEADER: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-const LEGACY_HEADER: usize = 10;
+pub(super) const LEGACY_HEADER: usize = 10;
 
 /// The card.
 pub(super) struct Device {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::counts::{Fault, PairCounts};
-use super::device::{Device, Direction, HEADER};
+use super::device::{Device, Direction, HEADER, LEGACY_HEADER};
 use super::ring::Put;
 use super::steering::Steerer;
 use super::{Offer, Sink, Source, TrafficConfig, Window};
@@ -100,11 +100,8 @@ impl Traffic {
             let Some((ring, memory)) = device.running(pair, Direction::Transmit) else { return moved };
             match ring.take(memory, &mut self.buffer) {
                 Ok(None) => return moved,
-                Ok(Some(length)) if self.buffer[..header.min(length)].iter().all(|&byte| byte == 0) => {
-                    match self.buffer.get(header..length) {
-                        Some(_) => self.deliver(pair, header, length),
-                        None => device.faults.record(Fault::Header),
-                    }
+                Ok(Some(length)) if asks_for_nothing(&self.buffer[..length], header) => {
+                    self.deliver(pair, header, length);
                 }
                 Ok(Some(_)) => device.faults.record(Fault::Header),
                 Err(fault) => device.faults.record(fault),
@@ -220,4 +217,10 @@ impl Traffic {
         self.counts[pair].bytes_in += frame.len() as u64;
         Put::Done
     }
+}
+
+/// Whether the header before a frame is whole and asks for no offload: all but `num_buffers`, which means nothing on
+/// this way (virtio 1.2, 5.1.6.2), is zero.
+fn asks_for_nothing(bytes: &[u8], header: usize) -> bool {
+    bytes.len() >= header && bytes[..LEGACY_HEADER].iter().all(|&byte| byte == 0)
 }
