@@ -57,7 +57,7 @@ impl Plugged {
     pub fn new(plugs: &[Plug]) -> Result<Self> {
         let folder =
             tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
-        let mut plugged = Self { specs: Vec::new(), traffic: Vec::new(), folder: folder };
+        let mut plugged = Self { specs: Vec::new(), traffic: Vec::new(), folder };
         for (index, plug) in plugs.iter().enumerate() {
             let spec = match plug {
                 Plug::Outside(spec) => spec.clone(),

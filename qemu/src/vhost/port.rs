@@ -105,7 +105,8 @@ impl TrafficPort {
         self.shared.seen().report.clone()
     }
 
-    /// Ends the port, its connection and its source and sink, and removes the socket.
+    /// Takes what has come out of the guest, ends the port with its connection, source and sink, and removes the socket.
+    /// A guest that still runs has a card without a cable from then on.
     pub fn stop(mut self) -> Report {
         self.end();
         self.counts()

@@ -60,8 +60,10 @@ impl Service {
                 self.rest();
             }
         }
-        // What came out up to now still counts.
-        self.rounds();
+        // What has come out by now still counts; nothing more goes in.
+        for _ in 0..ROUNDS {
+            self.traffic.drain_all(&mut lock(&self.device));
+        }
         self.publish();
     }
 

@@ -75,10 +75,15 @@ impl Traffic {
 
     /// Gives each ring a turn; returns how many frames moved.
     pub(super) fn round(&mut self, device: &mut Device) -> usize {
-        let drained: usize = (0..device.pairs()).map(|pair| self.drain(device, pair)).sum();
+        let drained = self.drain_all(device);
         let fed = self.feed(device);
         self.announce(device);
         drained + fed
+    }
+
+    /// Takes a batch out of each transmit ring; returns how many frames came out.
+    pub(super) fn drain_all(&mut self, device: &mut Device) -> usize {
+        (0..device.pairs()).map(|pair| self.drain(device, pair)).sum()
     }
 
     fn announce(&self, device: &mut Device) {
@@ -142,7 +147,10 @@ impl Traffic {
             if self.waits_for(pair) || self.put(device, pair, &frame) == Put::NoBuffer {
                 match self.offer {
                     Offer::Lossless => self.backlog[pair].push_back(frame.clone()),
-                    Offer::Flood => self.counts[pair].no_buffer += 1,
+                    Offer::Flood => {
+                        self.counts[pair].no_buffer += 1;
+                        self.give_room_back();
+                    }
                 }
             } else {
                 moved += 1;
@@ -190,10 +198,17 @@ impl Traffic {
             }
             None => self.source.as_mut().is_some_and(|source| source.next(frame)),
         };
-        if !found && let Some(window) = &self.takes {
-            window.give();
+        if !found {
+            self.give_room_back();
         }
         found
+    }
+
+    /// The frame for which the window had room does not go in.
+    fn give_room_back(&self) {
+        if let Some(window) = &self.takes {
+            window.give();
+        }
     }
 
     /// Writes the frame to the next buffer of a receive ring that is one. A frame that no buffer of the guest can hold
@@ -208,6 +223,7 @@ impl Traffic {
                 Err(fault) => {
                     device.faults.record(fault);
                     if fault == Fault::Oversize {
+                        self.give_room_back();
                         return Put::Done;
                     }
                 }

@@ -6,7 +6,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::driver::{NEXT, STRIDE, WRITE};
 use super::guest::{Guest, Refuses, eventually};
 use super::{Bench, Kept, silence};
-use crate::vhost::{Drive, Faults, TrafficConfig};
+use crate::vhost::{Drive, Faults, TrafficConfig, Window};
 
 /// A chain that is none: a function that describes it, and whether the port can give it back.
 type Chain = fn(&Guest) -> u16;
@@ -154,7 +154,8 @@ fn a_receive_buffer_that_is_none_is_counted_and_the_frame_goes_to_the_next() {
 
 #[test]
 fn a_frame_that_fits_no_buffer_is_counted_and_the_buffer_stays() {
-    let bench = Bench::new(TrafficConfig::default());
+    // A frame that does not go in leaves its place in the window to the next.
+    let bench = Bench::new(TrafficConfig { takes: Some(Window::new(1)), ..Default::default() });
     let mut guest = Guest::start(bench.port.path(), 1, 64);
     bench.port.inject([9; 2037]);
     bench.port.inject([8; 60]);
