@@ -1,7 +1,7 @@
 //! The image in QEMU, seen from outside: it boots, forwards, counts, refuses and stops as it should.
 //!
 //! Each test has a virtual machine of its own. Waits are generous and bounded; nothing here measures time.
-//! The usual options work: `cargo test --release -p qemu --test system -- boot --test-threads 1`.
+//! The usual options work: `cargo test -p qemu --test system -- boot --test-threads 1`.
 
 mod accounting;
 mod boot;
