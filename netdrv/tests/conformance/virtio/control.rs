@@ -4,8 +4,8 @@ use netdrv::rss::KEY;
 use netdrv::virtio::Features;
 use vm_memory::GuestMemoryMmap;
 
-use super::device::Profile;
 use super::memory;
+use super::profile::Profile;
 use super::ring::Ring;
 
 /// How a device treats commands.

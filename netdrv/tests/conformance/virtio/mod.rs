@@ -7,6 +7,7 @@ mod device;
 mod memory;
 mod negotiation;
 mod pci;
+mod profile;
 mod ring;
 mod suite;
 
@@ -16,7 +17,8 @@ use netdrv::device::QueueWish;
 use netdrv::mmio::{Register, Window};
 use netdrv::virtio::{Features, VirtioError, VirtioNet};
 
-use self::device::{FakeNet, Profile};
+use self::device::FakeNet;
+use self::profile::Profile;
 use self::ring::{Attention, Completion};
 use crate::bench::{Bench, Misdeed};
 use crate::hal::TestHal;

@@ -9,7 +9,8 @@ use virtio_drivers::transport::{DeviceStatus, DeviceType};
 
 use super::VirtioBench;
 use super::control::Manner;
-use super::device::{FakeNet, Oddity, Profile};
+use super::device::FakeNet;
+use super::profile::{Oddity, Profile};
 use crate::bench::{Bench, Rig};
 use crate::hal::{TestHal, allocations};
 use crate::traffic::echo;
