@@ -26,6 +26,8 @@ pub struct PortParts<R, T> {
     pub mac: Mac,
     /// The largest payload of a frame in bytes.
     pub mtu: u16,
+    /// How many of its RX queues, from queue 0 on, interrupt the core that [`assign_rx`](txmap::assign_rx) gives them.
+    pub rx_interrupts: usize,
     /// Its queues.
     pub queues: Queues<R, T>,
 }
@@ -60,8 +62,9 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let stacks = make_stacks(&ports, config, pool, clock)?;
     let stats: Vec<_> = (0..workers).map(|_| Arc::new(WorkerStats::new(ports.len()))).collect();
     let mut passing: Vec<_> = (0..workers).map(|_| Passing::nowhere(ports.len())).collect();
+    let interrupts: Vec<usize> = ports.iter().map(|port| port.rx_interrupts).collect();
     let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|port| (port.queues.rx, port.queues.tx)).unzip();
-    let inputs = hand_out_rx(rx, workers);
+    let inputs = hand_out_rx(rx, &interrupts, workers);
     let mut outputs: Vec<Vec<TxPath<T>>> = (0..workers).map(|_| Vec::new()).collect();
     let mut local = LocalHost::new(clock);
     let mut telemetry = Vec::new();
@@ -81,6 +84,7 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let workers = inputs.into_iter().zip(outputs).zip(passing).zip(hosts).zip(stats).map(
         |((((inputs, paths), passing), local), stats)| Worker {
             program: config.program,
+            idle: config.idle,
             batch: config.batch,
             inputs,
             outputs: Outputs::new(paths),
@@ -154,12 +158,16 @@ fn warn_of_limits(plans: &[Plan], config: &Config) {
 }
 
 /// Gives every RX queue to its worker.
-fn hand_out_rx<R: RxQueue>(rx: Vec<Vec<R>>, workers: usize) -> Vec<Vec<Input<R>>> {
+fn hand_out_rx<R: RxQueue>(rx: Vec<Vec<R>>, interrupts: &[usize], workers: usize) -> Vec<Vec<Input<R>>> {
     let counts: Vec<usize> = rx.iter().map(Vec::len).collect();
-    let mut queues: Vec<_> = rx.into_iter().map(Vec::into_iter).collect();
+    let mut queues: Vec<_> = rx.into_iter().map(|queues| queues.into_iter().enumerate()).collect();
     let mut inputs: Vec<Vec<Input<R>>> = (0..workers).map(|_| Vec::new()).collect();
     for (port, worker) in txmap::assign_rx(workers, &counts) {
-        inputs[worker].extend(queues[port].next().map(|queue| Input::new(PortId(port as u16), queue)));
+        inputs[worker].extend(
+            queues[port]
+                .next()
+                .map(|(number, queue)| Input::new(PortId(port as u16), queue, number < interrupts[port])),
+        );
     }
     inputs
 }

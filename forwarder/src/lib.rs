@@ -12,6 +12,7 @@ extern crate std;
 mod assemble;
 pub mod config;
 mod control;
+pub mod idle;
 mod local;
 mod meter;
 pub mod metrics;

@@ -178,6 +178,11 @@ impl<T: TxQueue> LocalHost<T> {
         self.ports.push(LocalPort { port, stack, inbound, path, out: Burst::new() });
     }
 
+    /// Whether there is no stack here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+
     /// Lets every stack take, think and send, within its budget. Returns whether any of them did.
     #[inline(always)]
     pub(crate) fn poll(&mut self, cache: &mut PoolCache, ledger: &mut Ledger) -> bool {

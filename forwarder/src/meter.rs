@@ -1,5 +1,7 @@
 //! Where a core's time goes, in ticks of the platform's clock. One reading a round, none for a packet.
 
+use core::time::Duration;
+
 use crate::stats::WorkerStats;
 
 /// The platform's clock.
@@ -25,6 +27,8 @@ pub(crate) enum RoundKind {
     Busy,
     /// Nothing to do.
     Idle,
+    /// No round at all: the core slept.
+    Asleep,
 }
 
 /// Sorts a core's time into busy and idle.
@@ -47,6 +51,7 @@ impl Meter {
         match kind {
             RoundKind::Busy => stats.busy.add(ticks),
             RoundKind::Idle => stats.idle.add(ticks),
+            RoundKind::Asleep => stats.asleep.add(ticks),
         }
         now
     }
@@ -63,6 +68,12 @@ impl Every {
     pub(crate) fn millis(millis: u64, clock: Clock) -> Every {
         let interval = clock.hz / 1000 * millis;
         Every { interval, next: (clock.now)() + interval }
+    }
+
+    /// How long until it is due.
+    pub(crate) fn remaining(&self, now: u64, clock: Clock) -> Duration {
+        let ticks = self.next.saturating_sub(now);
+        Duration::from_nanos((u128::from(ticks) * 1_000_000_000 / u128::from(clock.hz)) as u64)
     }
 
     #[inline(always)]

@@ -145,10 +145,20 @@ fn locks(telemetry: &Telemetry) -> impl Iterator<Item = (usize, usize, &crate::s
 }
 
 fn write_cores(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
-    family(out, "sluice_core_cycles", Kind::Counter, "Clock ticks in which packets moved, or did not.")?;
+    family(
+        out,
+        "sluice_core_cycles",
+        Kind::Counter,
+        "Clock ticks in which packets moved, none did, or the core slept.",
+    )?;
     for (core, worker) in telemetry.workers.iter().enumerate() {
         writeln!(out, "sluice_core_cycles_total{{core=\"{core}\",state=\"busy\"}} {}", worker.busy.get())?;
         writeln!(out, "sluice_core_cycles_total{{core=\"{core}\",state=\"idle\"}} {}", worker.idle.get())?;
+        writeln!(
+            out,
+            "sluice_core_cycles_total{{core=\"{core}\",state=\"asleep\"}} {}",
+            worker.asleep.get()
+        )?;
     }
     Ok(())
 }

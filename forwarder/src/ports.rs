@@ -15,12 +15,14 @@ use crate::verdict::{DropReason, PortId};
 pub(crate) struct Input<R> {
     pub(crate) port: PortId,
     pub(crate) queue: R,
+    /// Whether the queue can interrupt its worker.
+    pub(crate) interrupts: bool,
     refused: RxDrops,
 }
 
 impl<R: RxQueue> Input<R> {
-    pub(crate) fn new(port: PortId, queue: R) -> Input<R> {
-        Input { port, refused: queue.drops(), queue }
+    pub(crate) fn new(port: PortId, queue: R, interrupts: bool) -> Input<R> {
+        Input { port, interrupts, refused: queue.drops(), queue }
     }
 
     /// Counts what the ring has refused since the last call. Returns whether there was anything.

@@ -173,6 +173,8 @@ pub(crate) struct WorkerStats {
     pub(crate) busy: Gauge,
     /// Clock ticks of rounds in which none did.
     pub(crate) idle: Gauge,
+    /// Clock ticks that the core slept.
+    pub(crate) asleep: Gauge,
     /// Free buffers in the worker's cache.
     pub(crate) cached: Gauge,
     rows: Box<[Row]>,
@@ -184,6 +186,7 @@ impl WorkerStats {
         WorkerStats {
             busy: Gauge::default(),
             idle: Gauge::default(),
+            asleep: Gauge::default(),
             cached: Gauge::default(),
             rows: (0..ports).map(|_| Row::new()).collect(),
         }

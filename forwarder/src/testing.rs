@@ -1,5 +1,6 @@
 //! What tests of several modules use: packets, and queues whose device is the test.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,6 +21,11 @@ use crate::verdict::{PortId, Verdict};
 pub(crate) fn clock() -> Clock {
     static MILLIS: AtomicU64 = AtomicU64::new(0);
     Clock { now: || MILLIS.fetch_add(1, Ordering::Relaxed), hz: 1000 }
+}
+
+/// A sleep that ends at once.
+pub(crate) fn nap(_limit: Duration, ready: &mut dyn FnMut() -> bool) {
+    ready();
 }
 
 /// A pool of `count` buffers in the process's memory.
@@ -80,6 +86,10 @@ impl RxQueue for FakeRx {
         }
         state.taken += burst.len() - before;
         burst.len() - before
+    }
+
+    fn arm(&mut self) -> bool {
+        self.state().arriving.is_empty()
     }
 
     fn drops(&self) -> RxDrops {
@@ -211,6 +221,7 @@ pub(crate) fn fake_ports(
     let parts = |(number, wire): (u8, &Wire)| PortParts {
         mac: Mac([2, 0, 0, 0, 0, number]),
         mtu: 1500,
+        rx_interrupts: 0,
         queues: Queues { rx: wire.rx.clone(), tx: wire.tx.clone() },
     };
     ((0..).zip(&wires).map(parts).collect(), wires)

@@ -1,13 +1,14 @@
 //! The worker: the loop that owns one core, and the match that turns verdicts into queues.
 
 use alloc::vec::Vec;
-use core::hint::spin_loop;
+use core::time::Duration;
 
 use netdrv::device::{RxQueue, TxQueue};
 use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
 
 use crate::control::{Control, StoppedQueues};
+use crate::idle::{ATTENTIVE, IdleMode, LONGEST, Sleep, Spell};
 use crate::local::{LocalHost, Passing};
 use crate::meter::{Clock, Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
@@ -19,6 +20,7 @@ use crate::wire::ethernet;
 /// One core's share of the forwarder: its RX queues, and a way out of every port.
 pub struct Worker<R, T> {
     pub(crate) program: Program,
+    pub(crate) idle: IdleMode,
     pub(crate) batch: usize,
     pub(crate) inputs: Vec<Input<R>>,
     pub(crate) outputs: Outputs<T>,
@@ -32,23 +34,37 @@ pub struct Worker<R, T> {
 
 impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Forwards until `control` says stop; then waits, for a second at most, until the TX rings are empty, and gives its
-    /// queues back. Calls `chores` every few milliseconds in between, also under load: a console, where one core
-    /// does everything.
-    pub fn run(mut self, control: &Control<R, T>, mut chores: impl FnMut()) {
+    /// queues back. Does `chores`, if there are any, every few milliseconds in between, also under load: a console, where
+    /// one core does everything.
+    pub fn run(mut self, control: &Control<R, T>, sleep: Sleep, mut chores: Option<&mut dyn FnMut()>) {
         let mut meter = Meter::new(self.clock);
         let mut every = Every::millis(5, self.clock);
+        let mut spell = Spell::new(self.idle, self.clock);
         while !control.is_stopping() {
             let kind = self.round();
-            if kind == RoundKind::Idle {
-                spin_loop();
-            }
             let now = meter.account(kind, self.ledger.stats());
-            if every.is_due(now) {
+            if spell.is_over(kind, now) {
+                let until_chores = chores.is_some().then(|| every.remaining(now, self.clock));
+                self.doze(control, sleep, until_chores.unwrap_or(LONGEST));
+                meter.account(RoundKind::Asleep, self.ledger.stats());
+            }
+            if let Some(chores) = &mut chores
+                && every.is_due(now)
+            {
                 chores();
             }
         }
         self.drain(&mut meter);
         control.give_back(self.end());
+    }
+
+    /// Sleeps until a queue interrupts, for `limit` at most.
+    fn doze(&mut self, control: &Control<R, T>, sleep: Sleep, limit: Duration) {
+        let all_interrupt = self.inputs.iter().all(|input| input.interrupts);
+        let is_relaxed = all_interrupt && self.local.is_empty() && self.outputs.drained();
+        let limit = if is_relaxed { limit } else { limit.min(ATTENTIVE) };
+        let inputs = &mut self.inputs;
+        sleep(limit, &mut || control.is_stopping() || inputs.iter_mut().any(|input| !input.queue.arm()));
     }
 
     /// Whether any RX queue is this worker's: one without has nothing to do but to [`retire`](Self::retire).

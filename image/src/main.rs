@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod interrupts;
 mod operator;
 mod platform;
 mod ports;
@@ -31,12 +32,13 @@ fn main(boot: &'static Boot) -> ! {
     let cores = smp::start_all();
     let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
 
-    let mut ports = Ports::probe(workers, config.ring);
+    let mut ports = Ports::probe(&config, workers);
     let receivers = workers.min(ports.rx_queues());
     let buffers = ports.buffers() + forwarder::buffers_outside_rings(&config, receivers, ports.count());
     let pool =
         Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
 
+    ports.route_interrupts(workers);
     let clock = Clock { now: time::tsc, hz: time::tsc_hz() };
     let Assembly { control, workers } = forwarder::assemble(ports.start(pool), &config, workers, pool, clock)
         .unwrap_or_else(|refusal| settings::refuse(&refusal));
@@ -50,14 +52,15 @@ fn main(boot: &'static Boot) -> ! {
     println!("sluice ready boot_us={} cores={cores} ports={}", time::since_entry_us(), ports.count());
 
     let mut operator = Operator::default();
-    own.run(&control, || operator.attend(&control));
+    own.run(&control, interrupts::sleep, Some(&mut || operator.attend(&control)));
     operator::wind_down(&control, ports, pool)
 }
 
 /// Lets `core` run `worker`, or sleep where that has nothing to do.
 fn start(core: usize, worker: Worker<Rx, Tx>, control: Arc<Control<Rx, Tx>>) {
     if worker.receives() {
-        smp::launch(core, Box::new(move || worker.run(&control, || {}))).expect("a core that is up");
+        smp::launch(core, Box::new(move || worker.run(&control, interrupts::sleep, None)))
+            .expect("a core that is up");
     } else {
         worker.retire(&control);
     }

@@ -2,14 +2,18 @@
 
 use alloc::vec::Vec;
 
+use forwarder::config::Config;
+use forwarder::idle::IdleMode;
 use forwarder::verdict::PortId;
 use forwarder::{Control, PortParts};
+use kernel::pci::msix::Msix;
 use kernel::{pci, println};
 use netdrv::device::{NetDevice, QueueWish};
 use netdrv::pool::Pool;
 use netdrv::port::{Device, Rx, Tx};
 use netdrv::virtio;
 
+use crate::interrupts;
 use crate::platform::{OwnConfig, Platform};
 
 /// Network controller, Ethernet (PCI code and ID assignment specification, 1.3).
@@ -22,16 +26,20 @@ pub(crate) struct Ports(Vec<Port>);
 struct Port {
     address: pci::Address,
     device: Device,
+    /// Where receive queues interrupt.
+    msix: Option<Msix>,
 }
 
 impl Ports {
     /// Sets up every network device that a driver knows, with a queue pair for each worker where it has as many. One that
     /// fails is reported and left out.
-    pub(crate) fn probe(workers: usize, ring: usize) -> Ports {
-        let wish = QueueWish { pairs: workers, ring };
+    pub(crate) fn probe(config: &Config, workers: usize) -> Ports {
         let is_network = |function: &pci::Function| (function.class.base, function.class.sub) == ETHERNET;
-        let ports: Vec<Port> =
-            pci::functions().into_iter().filter(is_network).filter_map(|f| set_up(f, wish)).collect();
+        let ports: Vec<Port> = pci::functions()
+            .into_iter()
+            .filter(is_network)
+            .filter_map(|f| set_up(f, config, workers))
+            .collect();
         if ports.is_empty() {
             log::error!("no network device that a driver knows: there is nothing to forward");
         }
@@ -58,14 +66,22 @@ impl Ports {
         let start = |Port { device, .. }: &mut Port| PortParts {
             mac: device.mac(),
             mtu: device.mtu(),
+            rx_interrupts: device.rx_interrupts(),
             queues: device.take_queues(pool).expect("queues are taken once"),
         };
         self.0.iter_mut().map(start).collect()
     }
 
+    /// Sends the interrupts of the receive queues to the cores of `workers` workers.
+    pub(crate) fn route_interrupts(&mut self, workers: usize) {
+        let queues: Vec<usize> = self.0.iter().map(|port| port.device.shape().rx).collect();
+        let ports = self.0.iter_mut().map(|port| (port.msix.as_mut(), port.device.rx_interrupts()));
+        interrupts::route(ports, &queues, workers);
+    }
+
     /// Prints a line for each port.
     pub(crate) fn announce(&self, control: &Control<Rx, Tx>) {
-        for (number, Port { address, device }) in (0..).zip(&self.0) {
+        for (number, Port { address, device, .. }) in (0..).zip(&self.0) {
             let shape = device.shape();
             println!(
                 "port {number} {} {address} mac={} link={} rx-queues={} tx-queues={} rx-ring={} tx-ring={} mtu={} tx={}",
@@ -89,17 +105,20 @@ impl Ports {
 }
 
 /// The driver for a function, or a line that says why there is none.
-fn set_up(function: pci::Function, wish: QueueWish) -> Option<Port> {
-    let config = OwnConfig(function);
-    let device = match function.vendor {
-        VIRTIO_VENDOR => virtio::probe::<Platform, _>(config, config.place(), wish).map(Device::Virtio),
-        _ => {
-            log::warn!("{function}: no driver for this network card");
-            return None;
-        }
+fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Port> {
+    if function.vendor != VIRTIO_VENDOR {
+        log::warn!("{function}: no driver for this network card");
+        return None;
+    }
+    let msix = match config.idle {
+        IdleMode::Poll => None,
+        IdleMode::Adaptive => interrupts::open(function),
     };
-    device
-        .map(|device| Port { address: function.address, device })
+    let interrupts = msix.as_ref().map_or(0, Msix::vectors);
+    let wish = QueueWish { pairs: workers, ring: config.ring, interrupts };
+    let access = OwnConfig(function);
+    virtio::probe::<Platform, _>(access, access.place(), wish)
+        .map(|device| Port { address: function.address, device: Device::Virtio(device), msix })
         .inspect_err(|error| log::error!("{function}: {error}"))
         .ok()
 }

@@ -44,6 +44,8 @@ pub struct QueueWish {
     pub pairs: usize,
     /// Descriptors in a ring: a power of two, 64 to 4096.
     pub ring: usize,
+    /// Entries of the function's MSI-X table that are ready for receive queues; 0 where nobody waits for interrupts.
+    pub interrupts: u16,
 }
 
 /// The frames that a receive queue refused because of what the device wrote, since the queue was made.
@@ -63,6 +65,10 @@ pub trait RxQueue {
     /// Appends up to `limit` received packets to `burst`, fewer where the burst has less room, and gives the
     /// device as many fresh buffers. Returns how many were appended.
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize;
+
+    /// Asks the device for one interrupt when the next frame comes in; [`receive`](Self::receive) takes that back. Returns
+    /// false where frames have come in already: there is nothing to wait for.
+    fn arm(&mut self) -> bool;
 
     /// What this queue has refused so far.
     fn drops(&self) -> RxDrops;
@@ -162,6 +168,9 @@ pub trait NetDevice {
 
     /// How many queues the device gave, and how long their rings are: what the pool must hold buffers for.
     fn shape(&self) -> QueueShape;
+
+    /// How many of the receive queues, from queue 0 on, can interrupt: queue `i` by entry `i` of the function's MSI-X table.
+    fn rx_interrupts(&self) -> usize;
 
     /// Posts buffers of `pool` on the receive rings, starts the device and hands out its queues: it is live from here on.
     /// `None` when they were taken before.

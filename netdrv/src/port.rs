@@ -59,6 +59,12 @@ impl NetDevice for Device {
         }
     }
 
+    fn rx_interrupts(&self) -> usize {
+        match self {
+            Device::Virtio(device) => device.rx_interrupts(),
+        }
+    }
+
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<Rx, Tx>> {
         match self {
             Device::Virtio(device) => device.take_queues(pool).map(|queues| Queues {
@@ -86,6 +92,12 @@ impl RxQueue for Rx {
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
         match self {
             Rx::Virtio(queue) => queue.receive(cache, burst, limit),
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match self {
+            Rx::Virtio(queue) => queue.arm(),
         }
     }
 

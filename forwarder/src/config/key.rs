@@ -66,7 +66,7 @@ impl Key {
             Key::Program => "drop, pass, reflect, forward",
             Key::Workers => "all, or a number from 1 to 256",
             Key::Tx => "auto, dedicated, shared, shared:N with N from 1 to 256 cores a queue, borrowed",
-            Key::Idle => "poll",
+            Key::Idle => "adaptive, poll",
             Key::Rx => "hardware",
             Key::Stack => stack::ALLOWED,
             Key::Log => "error, warn, info, debug, trace",

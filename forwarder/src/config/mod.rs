@@ -18,6 +18,7 @@ use log::LevelFilter;
 pub use key::Key;
 pub use refusal::{Place, Refusal};
 
+use crate::idle::IdleMode;
 use crate::programs::Program;
 use crate::stack::{self, StackError, StackSetting};
 use crate::txmap::{PlanError, Wish};
@@ -63,6 +64,8 @@ pub struct Config {
     pub ring: usize,
     /// Packets that are received at a time, 1 to 64.
     pub batch: usize,
+    /// What workers do when there is nothing to do.
+    pub idle: IdleMode,
     /// The addresses of the local stacks.
     pub stack: StackSetting,
     origins: Vec<Setting>,
@@ -100,6 +103,7 @@ impl Default for Config {
             on_panic: OnPanic::Reboot,
             ring: 256,
             batch: 32,
+            idle: IdleMode::Adaptive,
             stack: StackSetting::default(),
             origins: Vec::new(),
         }
@@ -185,7 +189,7 @@ impl Config {
             Key::Program => value::program(value).map(|program| self.program = program),
             Key::Workers => value::workers(value).map(|workers| self.workers = workers),
             Key::Tx => value::tx(value).map(|wish| self.tx = wish),
-            Key::Idle => value::only("poll", value),
+            Key::Idle => value::idle(value).map(|idle| self.idle = idle),
             Key::Rx => value::only("hardware", value),
             Key::Stack => {
                 self.stack = stack::parse(value).map_err(|error| setting.refuse_stack(&error))?;

@@ -6,6 +6,7 @@ use log::LevelFilter;
 use netdrv::packet::MAX_BURST;
 
 use super::{Key, OnPanic, Workers};
+use crate::idle::IdleMode;
 use crate::programs::Program;
 use crate::txmap::Wish;
 
@@ -44,6 +45,14 @@ pub(super) fn tx(text: &str) -> Parsed<Wish> {
     }
 }
 
+pub(super) fn idle(text: &str) -> Parsed<IdleMode> {
+    match text {
+        "poll" => Ok(IdleMode::Poll),
+        "adaptive" => Ok(IdleMode::Adaptive),
+        _ => Err(Unparsable),
+    }
+}
+
 pub(super) fn log(text: &str) -> Parsed<LevelFilter> {
     match text {
         "error" => Ok(LevelFilter::Error),
@@ -79,7 +88,6 @@ pub(super) fn only(value: &str, text: &str) -> Parsed<()> {
 /// Whether the value has a meaning that this version does not know.
 pub(super) fn is_of_a_later_version(key: Key, text: &str) -> bool {
     match key {
-        Key::Idle => text == "adaptive",
         Key::Rx => text == "software",
         _ => false,
     }

@@ -3,7 +3,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::config::Config;
-use crate::testing::{FakeRx, FakeTx, clock, fake_ports, pool};
+use crate::testing::{FakeRx, FakeTx, clock, fake_ports, nap, pool};
 use crate::verdict::{DropReason, VerdictKind};
 use crate::{Assembly, assemble};
 
@@ -160,12 +160,16 @@ fn a_core_is_busy_or_idle() {
     wires[0].rx[0].state().arriving.extend([std::vec![0; 60]]);
     let worker = assembly.workers.remove(0);
     let mut looks = 0;
-    worker.run(&assembly.control, || {
-        looks += 1;
-        if looks == 3 {
-            assembly.control.stop();
-        }
-    });
+    worker.run(
+        &assembly.control,
+        nap,
+        Some(&mut || {
+            looks += 1;
+            if looks == 3 {
+                assembly.control.stop();
+            }
+        }),
+    );
     let metrics = metrics(&assembly);
     let cycles = |core, state| {
         metrics.get(&std::format!("sluice_core_cycles_total{{core=\"{core}\",state=\"{state}\"}}"))

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 use crate::stats::Counts;
-use crate::testing::{FakeRx, FakeTx, Wire, clock, fake_ports, pool};
+use crate::testing::{FakeRx, FakeTx, Wire, clock, fake_ports, nap, pool};
 use crate::verdict::{PortId, VerdictKind};
 use crate::{Assembly, assemble};
 
@@ -145,7 +145,7 @@ impl Bench {
         for tx in wires.iter().flat_map(|wire| &wire.tx) {
             tx.complete(usize::MAX);
         }
-        workers.into_iter().for_each(|worker| worker.run(&control, || ()));
+        workers.into_iter().for_each(|worker| worker.run(&control, nap, None));
         let queues = control.wait_stopped().expect("the first to ask gets the queues");
         assert!(control.wait_stopped().is_none());
         drop(wires);
@@ -358,7 +358,7 @@ fn a_device_that_never_completes_does_not_hold_up_the_end() {
     (0..3).for_each(|_| bench.round());
     assert_eq!(bench.counts(0)[Counter::Waiting], 36);
     bench.control.stop();
-    bench.workers.pop().unwrap().run(&bench.control, || ());
+    bench.workers.pop().unwrap().run(&bench.control, nap, None);
     assert_eq!(bench.counts(0)[Counter::Waiting], 0);
     assert_eq!(bench.counts(0)[Counter::Drop(DropReason::TxRingFull)], 36);
     bench.check();
@@ -371,11 +371,15 @@ fn chores_are_done_under_load_and_say_stop() {
     bench.arrive(0, 0, 1000, 60);
     let chores = AtomicUsize::new(0);
     let worker = bench.workers.pop().unwrap();
-    worker.run(&bench.control, || {
-        if chores.fetch_add(1, Ordering::Relaxed) == 2 {
-            bench.control.stop();
-        }
-    });
+    worker.run(
+        &bench.control,
+        nap,
+        Some(&mut || {
+            if chores.fetch_add(1, Ordering::Relaxed) == 2 {
+                bench.control.stop();
+            }
+        }),
+    );
     assert_eq!(chores.into_inner(), 3);
     assert!(bench.wires[0].rx[0].state().taken < 1000, "it was still under load");
     bench.check();
@@ -394,7 +398,7 @@ fn workers_on_threads_share_a_queue_and_lose_nothing() {
     thread::scope(|scope| {
         for worker in bench.workers.drain(..) {
             scope.spawn(move || {
-                worker.run(control, || ());
+                worker.run(control, nap, None);
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }

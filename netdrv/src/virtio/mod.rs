@@ -77,6 +77,8 @@ pub struct VirtioNet<T: NetTransport> {
     /// How many pairs the device uses, and their rings.
     shape: QueueShape,
     taken: bool,
+    /// Receive queues that can interrupt: all of these, from queue 0 on.
+    interrupts: usize,
     faults: Vec<Fault>,
     quiesced: Quiesced,
 }
@@ -99,6 +101,7 @@ impl<T: NetTransport> VirtioNet<T> {
             tx: Vec::new(),
             shape: QueueShape { rx: 0, tx: 0, rx_ring: MAX_RING, tx_ring: MAX_RING },
             taken: false,
+            interrupts: 0,
             faults: Vec::new(),
             quiesced: Quiesced::default(),
         };
@@ -176,7 +179,7 @@ impl<T: NetTransport> VirtioNet<T> {
         let device_pairs = self.config.usable_pairs().filter(|_| has_pairs).unwrap_or(1);
         let wanted = wish.pairs.clamp(1, usize::from(device_pairs)) as u16;
         for pair in 0..wanted {
-            match self.create_pair::<H>(pair, wish.ring) {
+            match self.create_pair::<H>(pair, wish) {
                 Ok(()) => {}
                 // The device has fewer queues than it said.
                 Err(VirtioError::QueueTooSmall { .. }) if pair > 0 => break,
@@ -193,10 +196,14 @@ impl<T: NetTransport> VirtioNet<T> {
         Ok(())
     }
 
-    fn create_pair<H: Hal>(&mut self, pair: u16, ring: usize) -> Result<(), VirtioError> {
+    fn create_pair<H: Hal>(&mut self, pair: u16, wish: QueueWish) -> Result<(), VirtioError> {
         let (rx, tx) = (2 * pair, 2 * pair + 1);
-        let rx_ring = ring_size(&mut self.transport, rx, ring, MIN_RING)?;
-        let tx_ring = ring_size(&mut self.transport, tx, ring, MIN_RING)?;
+        let rx_ring = ring_size(&mut self.transport, rx, wish.ring, MIN_RING)?;
+        let tx_ring = ring_size(&mut self.transport, tx, wish.ring, MIN_RING)?;
+        let all_before_can = self.interrupts == usize::from(pair);
+        if all_before_can && pair < wish.interrupts && self.transport.set_vector(rx, pair) {
+            self.interrupts += 1;
+        }
         let (features, quiesced) = (self.features, &self.quiesced);
         let queue = SplitQueue::create::<H>(&mut self.transport, rx, rx_ring, features, quiesced)?;
         let fault = Fault::default();
@@ -287,6 +294,10 @@ impl<T: NetTransport> NetDevice for VirtioNet<T> {
 
     fn shape(&self) -> QueueShape {
         self.shape
+    }
+
+    fn rx_interrupts(&self) -> usize {
+        self.interrupts.min(self.shape.rx)
     }
 
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<VirtioRx, VirtioTx>> {

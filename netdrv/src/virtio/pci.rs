@@ -196,6 +196,10 @@ impl NetTransport for PciNet {
             .ok_or(VirtioError::NoDoorbell { queue })
     }
 
+    fn set_vector(&mut self, queue: u16, entry: u16) -> bool {
+        self.registers.set_vector(queue, entry)
+    }
+
     fn identity(&self) -> u32 {
         self.identity
     }

@@ -66,8 +66,8 @@ impl Layout {
 /// How the two sides tell each other when to notify.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Notifications {
-    /// By a flag (2.7.7, 2.7.10 without `VIRTIO_F_EVENT_IDX`).
-    Flag,
+    /// By a flag (2.7.7, 2.7.10 without `VIRTIO_F_EVENT_IDX`). Holds whether we asked for an interrupt.
+    Flag { armed: bool },
     /// By the index after which a notification is wanted. Holds the one that we last asked for.
     EventIndex { used_event: u16 },
 }
@@ -90,6 +90,7 @@ pub(super) struct SplitQueue {
     size: u16,
     descriptors: Table<u64>,
     available_ring: Table<u16>,
+    available_flags: Cell<u16>,
     available_index: Cell<u16>,
     used_event: Cell<u16>,
     used_ring: Table<u64>,
@@ -131,12 +132,13 @@ impl SplitQueue {
             Notifications::EventIndex { used_event: EVENT_DISTANCE }
         } else {
             memory.cell::<u16>(layout.available).write(AVAILABLE_NO_INTERRUPT);
-            Notifications::Flag
+            Notifications::Flag { armed: false }
         };
         let mut queue = SplitQueue {
             size,
             descriptors: memory.table(0, 2 * entries),
             available_ring: memory.table(available_ring, entries),
+            available_flags: memory.cell(layout.available),
             available_index: memory.cell(layout.available + 2),
             used_event,
             used_ring: memory.table(used_ring, entries),
@@ -218,7 +220,7 @@ impl SplitQueue {
         self.published = new;
         store_then_load();
         let wanted = match self.notifications {
-            Notifications::Flag => self.used_flags.read() & USED_NO_NOTIFY == 0,
+            Notifications::Flag { .. } => self.used_flags.read() & USED_NO_NOTIFY == 0,
             Notifications::EventIndex { .. } => need_event(self.available_event.read(), new, old),
         };
         if wanted {
@@ -263,15 +265,40 @@ impl SplitQueue {
         self.taken = self.taken.wrapping_add(1);
     }
 
-    /// With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is
+    /// Asks the device to interrupt at the next completion (2.7.7). The wish ends at the next look for completions. Returns
+    /// false where one came before the device could see the wish.
+    pub(super) fn arm(&mut self) -> bool {
+        match &mut self.notifications {
+            Notifications::EventIndex { used_event } => {
+                *used_event = self.taken;
+                self.used_event.write(self.taken);
+            }
+            Notifications::Flag { armed } => {
+                *armed = true;
+                self.available_flags.write(0);
+            }
+        }
+        store_then_load();
+        self.used_index.read() == self.taken
+    }
+
+    /// Takes the wish for interrupts back. With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is
     /// never reached, and moves it on before the device comes near.
     #[inline(always)]
     fn keep_interrupts_away(&mut self) {
-        if let Notifications::EventIndex { used_event } = &mut self.notifications
-            && used_event.wrapping_sub(self.seen) < EVENT_NEAR
-        {
-            *used_event = self.seen.wrapping_add(EVENT_DISTANCE);
-            self.used_event.write(*used_event);
+        match &mut self.notifications {
+            Notifications::EventIndex { used_event } => {
+                if used_event.wrapping_sub(self.seen) < EVENT_NEAR {
+                    *used_event = self.seen.wrapping_add(EVENT_DISTANCE);
+                    self.used_event.write(*used_event);
+                }
+            }
+            Notifications::Flag { armed } => {
+                if *armed {
+                    *armed = false;
+                    self.available_flags.write(AVAILABLE_NO_INTERRUPT);
+                }
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ mod common {
     pub(super) const QUEUE_SELECT: usize = 0x16;
     /// Descriptors of the queue: at first the most it may have.
     pub(super) const QUEUE_SIZE: usize = 0x18;
+    /// The entry of the MSI-X table that the queue interrupts by.
+    pub(super) const QUEUE_MSIX_VECTOR: usize = 0x1a;
     /// Writing 1 starts the queue.
     pub(super) const QUEUE_ENABLE: usize = 0x1c;
     /// The queue's doorbell, in units of `notify_off_multiplier`.
@@ -63,6 +65,13 @@ impl PciRegisters {
     pub(super) fn notify_offset(&mut self, queue: u16) -> u16 {
         self.select(queue);
         self.read(common::QUEUE_NOTIFY_OFF)
+    }
+
+    /// Lets `queue` interrupt by entry `entry` of the MSI-X table. A device that can't answers with no vector (4.1.5.1.2).
+    pub(super) fn set_vector(&mut self, queue: u16, entry: u16) -> bool {
+        self.select(queue);
+        self.write(common::QUEUE_MSIX_VECTOR, entry);
+        self.read::<u16>(common::QUEUE_MSIX_VECTOR) == entry
     }
 
     fn select(&mut self, queue: u16) {

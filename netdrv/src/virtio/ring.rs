@@ -99,6 +99,12 @@ impl<O: Order> PacketRing<O> {
         }
     }
 
+    /// Asks for an interrupt at the next completion; false where there is one already. A broken ring has none to wait for,
+    /// and nothing either: its user may as well sleep.
+    pub(super) fn arm(&mut self) -> bool {
+        self.broken || self.queue.arm()
+    }
+
     /// Takes the next announced completion: the packet, and the bytes that the device says it wrote. `None`
     /// where the device named a descriptor that it does not have.
     #[inline(always)]

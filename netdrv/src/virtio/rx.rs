@@ -49,6 +49,13 @@ impl RxQueue for VirtioRx {
         }
     }
 
+    fn arm(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::AnyOrder(ring) => ring.ring.arm(),
+            Kind::InOrder(ring) => ring.ring.arm(),
+        }
+    }
+
     fn drops(&self) -> RxDrops {
         match &self.0 {
             Kind::AnyOrder(ring) => ring.drops,

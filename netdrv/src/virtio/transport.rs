@@ -23,6 +23,12 @@ pub trait NetTransport: Send {
     /// [`VirtioError::NoDoorbell`] where the device places the register outside its notification window.
     fn doorbell(&mut self, queue: u16) -> Result<Doorbell, VirtioError>;
 
+    /// Lets `queue` interrupt by entry `entry` of the MSI-X table, before it is enabled. Returns whether it will.
+    fn set_vector(&mut self, queue: u16, entry: u16) -> bool {
+        let (_, _) = (queue, entry);
+        false
+    }
+
     /// A number that tells this device from all others of the machine and is the same at every boot.
     fn identity(&self) -> u32;
 }
