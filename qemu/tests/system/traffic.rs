@@ -1,14 +1,16 @@
 //! The image behind traffic ports: many queues, and an eye on which of them each frame comes out of.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use qemu::flows::Source;
 use qemu::tally::Tally;
 use qemu::vhost::{Drive, TrafficConfig, TrafficPort, Window, flow_queue};
-use qemu::{Counts, Flows, Guest, Machine, Transform};
+use qemu::{Counts, Flows, Guest, Machine, Reset, Transform};
 use tempfile::TempDir;
 
 use crate::harness::test;
@@ -17,15 +19,20 @@ use crate::process::PATIENCE;
 
 /// Fewer than the smallest ring of the image, so that no ring overflows.
 const WINDOW: usize = 192;
+/// Between two looks at the counts.
+const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) fn trials() -> Vec<Trial> {
+    let reflects = |cores, queues| Setup { ports: 1, cores, queues };
+    let forwards = |cores, queues| Setup { ports: 2, cores, queues };
     vec![
-        test("traffic::one_queue_reflects", || exchange(Setup { ports: 1, cores: 1, queues: 1 })),
-        test("traffic::two_cores_and_queues_reflect", || exchange(Setup { ports: 1, cores: 2, queues: 2 })),
-        test("traffic::four_cores_and_queues_forward", || exchange(Setup { ports: 2, cores: 4, queues: 4 })),
-        test("traffic::fewer_queues_than_cores", || exchange(Setup { ports: 2, cores: 4, queues: 2 })),
-        test("traffic::sixty_four_queues", || exchange(Setup { ports: 1, cores: 8, queues: 64 })),
-        test("traffic::more_queues_than_cores", || exchange(Setup { ports: 2, cores: 2, queues: 8 })),
+        test("traffic::one_queue_reflects", move || exchange(reflects(1, 1))),
+        test("traffic::two_cores_and_queues_reflect", move || exchange(reflects(2, 2))),
+        test("traffic::four_cores_and_queues_forward", move || exchange(forwards(4, 4))),
+        test("traffic::fewer_queues_than_cores", move || exchange(forwards(4, 2))),
+        test("traffic::more_queues_than_cores", move || exchange(forwards(2, 8))),
+        test("traffic::sixty_four_queues", move || exchange(reflects(8, 64))),
+        test("traffic::a_machine_that_is_reset_goes_on", reset),
     ]
 }
 
@@ -84,10 +91,51 @@ fn listen(folder: &TempDir, port: usize, into: &Lane, out: &Lane, setup: Setup) 
 fn boot(ports: &[TrafficPort], setup: Setup) -> Result<Guest> {
     let program = if setup.ports == 1 { "program=reflect" } else { "program=forward" };
     let machine =
-        Machine::new(image()?).cpus(setup.cores).memory_mib(128).words("on-panic=exit").words(program);
+        Machine::new(image()?).cpus(setup.cores).memory_mib(256).words("on-panic=exit").words(program);
     let guest = ports.iter().fold(machine, |machine, port| machine.port(port.spec())).start()?;
     guest.wait_ready(PATIENCE)?;
     Ok(guest)
+}
+
+/// A reset of the machine amid traffic takes the rings away from under the port, which finds those of the next boot.
+fn reset() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+    let config = TrafficConfig { queue_pairs: 2, ..Default::default() };
+    let port = TrafficPort::listen(folder.path().join("port0"), config)?;
+    let monitor_path = folder.path().join("monitor");
+    let guest = Machine::new(image()?)
+        .cpus(2)
+        .words("program=reflect")
+        .on_reset(Reset::Reboots)
+        .port(port.spec())
+        .extra_args(["-monitor", &format!("unix:{},server=on,wait=off", monitor_path.display())])
+        .start()?;
+    let mut flows = Flows::new(0, Lane::FLOWS, u64::from(u32::MAX));
+    port.start(move |frame: &mut Vec<u8>| flows.next(frame), |_: u16, _: &[u8]| {});
+    let reflects_after_boot = |boot| {
+        let boots = || guest.lines().iter().filter(|line| line.text.starts_with("sluice ready")).count();
+        wait_until(&guest, "the image is ready", || boots() == boot)?;
+        let before = port.counts().total().frames_out;
+        wait_until(&guest, "frames come out", || port.counts().total().frames_out >= before + 2_000)
+    };
+    reflects_after_boot(1)?;
+    let mut monitor = UnixStream::connect(&monitor_path)?;
+    for boot in 2..=3 {
+        monitor.write_all(b"system_reset\n")?;
+        reflects_after_boot(boot)?;
+    }
+    let report = port.stop();
+    ensure!(report.faults.total() == 0, "{report}");
+    Ok(())
+}
+
+fn wait_until(guest: &Guest, what: &str, reached: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !reached() {
+        ensure!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}\n{}", guest.log());
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// What goes in at one port and comes out of another, or of the same.
@@ -155,7 +203,7 @@ impl Lane {
             }
             drop(state);
             ensure!(Instant::now() < deadline, "{counts:?}\n{}", guest.log());
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
     }
 }
