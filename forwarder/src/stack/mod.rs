@@ -1,7 +1,7 @@
 //! The local stack of a port: smoltcp over the port's packets, with a budget.
 //!
 //! A [`Stack`] answers ARP, neighbour discovery and pings, and serves [echo](ECHO_PORT) on TCP and UDP. A worker asks the
-//! stack's [`LocalFilter`] about every frame, puts those that are the stack's into an [`InQueue`], and calls
+//! stack's [`LocalFilter`] about every frame, puts those that are the stack's into a bounded queue, and calls
 //! [`Stack::poll`] between bursts:
 //!
 //! - A call takes at most [`Budget::rx`] frames and hands out at most [`Budget::tx`], so a flood to the stack costs
