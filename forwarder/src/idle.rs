@@ -21,9 +21,9 @@ pub enum IdleMode {
 /// says that there is work. That is asked in such a way that an interrupt after the question ends the sleep.
 pub type Sleep = fn(Duration, &mut dyn FnMut() -> bool);
 
-/// How long a worker looks for packets in vain before it sleeps: longer than a gap between bursts, and so short that
-/// sleeping through it would not save a sleep.
-const SPELL_US: u64 = 200;
+/// How long a worker looks for packets in vain before it sleeps: longer than a gap between bursts. After a sleep that no
+/// packet ended it sleeps again at once.
+const SPELL_US: u64 = 500;
 /// The longest sleep of a worker that is waiting for something without an interrupt: completions, the packets that other
 /// cores pass, a device without MSI-X.
 pub(crate) const ATTENTIVE: Duration = Duration::from_millis(1);
@@ -51,7 +51,6 @@ impl Spell {
             (RoundKind::Idle, IdleMode::Adaptive) => {
                 let since = *self.since.get_or_insert(now);
                 if now.saturating_sub(since) >= self.ticks {
-                    self.since = None;
                     return true;
                 }
                 core::hint::spin_loop();
@@ -77,7 +76,7 @@ mod tests {
         assert!(!spell.is_over(RoundKind::Busy, 1_000 + SPELL_US));
         assert!(!spell.is_over(RoundKind::Idle, 1_000 + SPELL_US + 1), "the spell has just begun");
         assert!(spell.is_over(RoundKind::Idle, 1_001 + 2 * SPELL_US));
-        assert!(!spell.is_over(RoundKind::Idle, 1_002 + 2 * SPELL_US), "and begins again after the sleep");
+        assert!(spell.is_over(RoundKind::Idle, 1_002 + 2 * SPELL_US), "and stays over until there is work");
     }
 
     #[test]

@@ -53,7 +53,13 @@ pub(crate) fn sleep(limit: Duration, ready: &mut dyn FnMut() -> bool) {
         core::hint::spin_loop();
         return;
     }
-    apic::timer::arm(limit);
-    smp::sleep_unless(ready);
+    smp::sleep_unless(|| {
+        let is_ready = ready();
+        if !is_ready {
+            // With interrupts off, as here: one that came before the sleep would not end it.
+            apic::timer::arm(limit);
+        }
+        is_ready
+    });
     apic::timer::disarm();
 }

@@ -51,7 +51,9 @@ pub(super) fn init_core(apic: Registers) {
     apic.write(&registers::LVT_TIMER, mode | u32::from(vector::TIMER));
 }
 
-/// Lets the calling core's timer interrupt it once, after a time from now. An earlier setting is replaced.
+/// Lets the calling core's timer interrupt it once, after a time from now. An earlier setting is replaced. To bound a
+/// sleep it is called with interrupts off, in the question that [`sleep_unless`](crate::smp::sleep_unless) asks: otherwise the
+/// interrupt may come, and be over, before the sleep begins.
 ///
 /// A time that is longer than the counter can hold (68 s at 1 GHz) is cut.
 pub fn arm(after: Duration) {
