@@ -36,13 +36,16 @@ iperf3                                    iperf3
 curl                                      curl
 python3                                   python3
 "
+readonly FOR_LINT="
+git                                       git
+"
 
 main() {
     local needs=$FOR_DEMO lint=
     for option in "$@"; do
         case $option in
             --tests) needs+=$FOR_TESTS ;;
-            --lint) lint=yes ;;
+            --lint) needs+=$FOR_LINT lint=yes ;;
             -h | --help) usage; exit 0 ;;
             *) usage >&2; fail "unknown option $option" ;;
         esac
