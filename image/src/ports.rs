@@ -115,7 +115,9 @@ fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Po
         IdleMode::Adaptive => interrupts::open(function),
     };
     let interrupts = msix.as_ref().map_or(0, Msix::vectors);
-    let wish = QueueWish { pairs: workers, ring: config.ring, interrupts };
+    // One for each worker, and one for the stacks.
+    let pairs = workers + usize::from(!config.stack.is_none());
+    let wish = QueueWish { pairs, ring: config.ring, interrupts };
     let access = OwnConfig(function);
     virtio::probe::<Platform, _>(access, access.place(), wish)
         .map(|device| Port { address: function.address, device: Device::Virtio(device), msix })

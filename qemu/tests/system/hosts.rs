@@ -1,4 +1,4 @@
-//! Two Linux hosts that reach each other only through the image.
+//! Linux hosts, and what two of them do that reach each other only through the image.
 //!
 //! A host is a network namespace without a name: a process that waits holds it, and it is gone with that process.
 //! QEMU makes the taps, and they are gone with QEMU. So nothing stays behind, however a test ends.
@@ -55,7 +55,7 @@ impl Host {
 }
 
 /// What these tests need beside QEMU.
-const NEEDS: [Need; 8] = [
+pub(crate) const NEEDS: [Need; 8] = [
     Need::Root,
     Need::File("/dev/net/tun"),
     Need::Program("ip"),
@@ -89,8 +89,8 @@ fn hosts_talk(queues: u16, cores: usize) -> Result<()> {
     let a = Host::with_interface(&taps[0], "10.77.0.1")?;
     let b = Host::with_interface(&taps[1], "10.77.0.2")?;
 
-    ping(&a, &b)?;
-    ping(&b, &a)?;
+    ping(&a, &b.address)?;
+    ping(&b, &a.address)?;
     let dropped = guest.metrics()?.count("sluice_drops_total", &[]);
     ensure!(dropped == 0, "the image dropped {dropped} frames of the pings");
     send_over_tcp(&a, &b)?;
@@ -100,7 +100,7 @@ fn hosts_talk(queues: u16, cores: usize) -> Result<()> {
 }
 
 /// A name of its own for each tap of each run on this machine; Linux allows 15 bytes.
-fn tap_name(side: char) -> String {
+pub(crate) fn tap_name(side: char) -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("sl{:x}{side}{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
@@ -109,9 +109,9 @@ fn tap_name(side: char) -> String {
 ///
 /// With a deadline (`-w`) ping ends when it has so many answers. Without, it waits for the last ones no longer than
 /// twice the slowest so far, which is too short on a busy machine; `-W` does not change that.
-fn ping(from: &Host, to: &Host) -> Result<()> {
+pub(crate) fn ping(from: &Host, to: &str) -> Result<()> {
     for (count, options) in [(3, "-i 0.2"), (50, "-i 0.01 -s 1472 -M do"), (1000, "-i 0.001 -s 8")] {
-        let options = format!("-q -w 60 -c {count} {options} {}", to.address);
+        let options = format!("-q -w 60 -c {count} {options} {to}");
         let report = from.run(&["ping"].into_iter().chain(options.split(' ')).collect::<Vec<_>>())?;
         ensure!(answers(&report)? >= count, "{options}: {report}");
         ensure!(!report.contains("duplicates") && !report.contains("errors"), "{options}: {report}");

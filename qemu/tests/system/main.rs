@@ -11,11 +11,13 @@ mod crashes;
 mod frames;
 mod harness;
 mod hosts;
+mod idle;
 mod image;
 mod outside;
 mod process;
 mod refusals;
 mod rig;
+mod stack;
 mod traffic;
 mod verdicts;
 
@@ -34,7 +36,9 @@ fn main() -> ExitCode {
         crashes::trials(),
         outside::trials(),
         cli::trials(),
+        idle::trials(),
         hosts::trials(),
+        stack::trials(),
         traffic::trials(),
     ];
     libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()

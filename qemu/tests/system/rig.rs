@@ -90,8 +90,10 @@ pub(crate) fn check_stopped(report: &StopReport, ports: usize) -> Result<()> {
     check_balance(&report.metrics, ports)?;
     let sum = |name| report.metrics.count(name, &[]);
     ensure!(sum("sluice_waiting_packets") == 0, "packets still wait: {:?}", report.metrics);
-    let (forwarded, sent) = (sum("sluice_forwarded_packets_total"), sum("sluice_port_tx_packets_total"));
-    ensure!(forwarded == sent, "{forwarded} forwarded, but {sent} sent");
+    let from_ports = sum("sluice_forwarded_packets_total");
+    let from_stacks = sum("sluice_stack_sent_packets_total");
+    let sent = sum("sluice_port_tx_packets_total");
+    ensure!(from_ports + from_stacks == sent, "{from_ports} + {from_stacks} forwarded, but {sent} sent");
     ensure!(sum("sluice_pool_packets") == report.pool, "the metrics and the last line tell different pools");
     Ok(())
 }
