@@ -119,11 +119,8 @@ fn a_value_that_does_not_parse_is_refused_with_what_is_allowed() {
 
 #[test]
 fn a_value_of_a_later_version_is_refused_as_such() {
-    for (word, refusal) in
-        [("rx=software", r#"rx: this version does not have "software"; allowed: hardware"#)]
-    {
-        assert_eq!(refuse_words(word), refusal);
-    }
+    let refusal = r#"rx: this version does not have "software"; allowed: hardware"#;
+    assert_eq!(refuse_words("rx=software"), refusal);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use qemu::Metrics;
 
-use crate::frames::{reflected, runts, specimens};
+use crate::frames::{frame, reflected, runts, specimens};
 use crate::harness::test;
 use crate::rig::Rig;
 
@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("verdicts::forward_pairs_four_ports", forward_pairs_four_ports),
         test("verdicts::drop", || swallows("drop")),
         test("verdicts::pass", || swallows("pass")),
+        test("verdicts::too_long", too_long),
     ]
 }
 
@@ -71,6 +72,38 @@ fn swallows(program: &str) -> Result<()> {
     let (dropped, passed) = if program == "drop" { (specimens().len(), 0) } else { (0, specimens().len()) };
     ensure!(metrics.count("sluice_drops_total", &[("port", "0"), ("reason", "verdict")]) == dropped as u64);
     ensure!(metrics.count("sluice_passed_packets_total", &[("port", "0")]) == passed as u64);
+    Ok(())
+}
+
+/// Longer than the network's MTU, and longer than a buffer: what the device lets in comes out whole, or is dropped and
+/// counted; nothing is cut.
+fn too_long() -> Result<()> {
+    let rig = Rig::boot(1, |machine| machine.words("program=reflect"))?;
+    let sent = [1515, 1600, 1792, 1793, 2048, 4000, 9000].map(|length| frame(length, length));
+    for frame in &sent {
+        rig.send(0, frame)?;
+    }
+    let last = frame(60, 0);
+    rig.send(0, &last)?;
+
+    let mut expected = sent.iter().map(|frame| reflected(frame));
+    let mut came_out = 0;
+    loop {
+        let frame = rig.receive(0)?;
+        came_out += 1;
+        if frame == reflected(&last) {
+            break;
+        }
+        ensure!(
+            expected.any(|whole| whole == frame),
+            "a frame of {} bytes came out that nobody sent",
+            frame.len()
+        );
+    }
+    let metrics = rig.stop()?.metrics;
+    let received = metrics.count("sluice_port_rx_packets_total", &[]);
+    let dropped = metrics.count("sluice_drops_total", &[]);
+    ensure!(received == came_out + dropped, "{received} received, {came_out} came out, {dropped} dropped");
     Ok(())
 }
 
