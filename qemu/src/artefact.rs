@@ -1,7 +1,8 @@
 //! Builds the image: the ELF that boots, and its symbols beside it.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -124,6 +125,8 @@ fn install(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let directory = path.parent().context("the file has no folder")?;
     let staged = tempfile::Builder::new().prefix(".new-").tempfile_in(directory)?;
     make(staged.path())?;
+    // A private name comes with private access; what is installed is for everyone to boot.
+    fs::set_permissions(staged.path(), Permissions::from_mode(0o755))?;
     staged.persist(path).with_context(|| format!("cannot install {}", path.display()))?;
     Ok(())
 }
@@ -143,6 +146,7 @@ mod tests {
         })
         .unwrap_err();
         assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a staged file was left behind");
     }
 }
