@@ -45,7 +45,7 @@ fn carry_out(command: &str, control: &Control<Rx, Tx>) {
 }
 
 fn print_metrics(control: &Control<Rx, Tx>) {
-    // Line by line: an interrupt-free console lock is held for one line, not for all of them.
+    // Line by line: the console's lock is held for one line, not for all of them.
     let mut lines = Lines(ArrayString::new());
     if control.write_metrics(&mut lines).is_err() {
         log::error!("a metric's line is longer than {} bytes", lines.0.capacity());

@@ -80,11 +80,6 @@ impl Function {
         self.set_command((self.command() | on) | CommandRegister::INTERRUPT_DISABLE);
     }
 
-    /// Takes the function's access to memory away, e.g. before the buffers it knows are given to others.
-    pub fn disable_bus_mastering(&self) {
-        self.set_command(self.command() - CommandRegister::BUS_MASTER_ENABLE);
-    }
-
     pub(super) fn command(&self) -> CommandRegister {
         CommandRegister::from_bits_retain(self.read16(common::COMMAND))
     }

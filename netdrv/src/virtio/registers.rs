@@ -95,9 +95,9 @@ impl PciRegisters {
         self.common.register(offset).expect("`new` has checked the length of the structure")
     }
 
-    /// The registers of a field of the device configuration, each as wide as the access rules want it
-    /// (4.1.3.1).
-    fn field(&self, offset: usize, len: usize) -> Result<(), Error> {
+    /// Checks that a field of `len` bytes at `offset` lies in the device configuration. Each access is then as wide as the
+    /// rules for a field of its size want it (4.1.3.1).
+    fn check_field(&self, offset: usize, len: usize) -> Result<(), Error> {
         let end = offset.checked_add(len).and_then(|end| end.checked_sub(1));
         end.and_then(|last| self.device.register::<u8>(last)).map(|_| ()).ok_or(Error::ConfigSpaceTooSmall)
     }
@@ -183,7 +183,7 @@ impl Transport for PciRegisters {
     }
 
     fn read_config_space<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T, Error> {
-        self.field(offset, size_of::<T>())?;
+        self.check_field(offset, size_of::<T>())?;
         let mut value = T::new_zeroed();
         match value.as_mut_bytes() {
             bytes @ [_, _] => {
@@ -202,7 +202,7 @@ impl Transport for PciRegisters {
     }
 
     fn write_config_space<T: IntoBytes + Immutable>(&mut self, offset: usize, value: T) -> Result<(), Error> {
-        self.field(offset, size_of::<T>())?;
+        self.check_field(offset, size_of::<T>())?;
         match *value.as_bytes() {
             [low, high] => self.device_register(offset)?.write(u16::from_ne_bytes([low, high])),
             [a, b, c, d] => self.device_register(offset)?.write(u32::from_ne_bytes([a, b, c, d])),
