@@ -16,7 +16,7 @@ use crate::ports::{Input, Outputs};
 use crate::stack::{Instant, IpCidr, Stack, StackConfig};
 use crate::stats::{Ledger, LockStats, WorkerStats};
 use crate::txmap::{self, Mode, Plan, StackNeed};
-use crate::txpath::{SharedTx, TxPath};
+use crate::txpath::{SharedTx, TxPath, WhenTaken};
 use crate::verdict::PortId;
 use crate::worker::Worker;
 
@@ -193,7 +193,8 @@ fn hand_out_tx<T: TxQueue>(mut queues: Vec<T>, plan: &Plan, outputs: &mut [Vec<T
         }
         Mode::Shared | Mode::Borrowed => {
             locks.extend(queues.iter().map(|_| Arc::<LockStats>::default()));
-            let share = |(queue, lock): (T, &Arc<LockStats>)| Arc::new(SharedTx::new(queue, lock.clone()));
+            let share =
+                |(queue, lock): (T, &Arc<LockStats>)| SharedTx::new(queue, WhenTaken::Wait, lock.clone());
             let shared: Vec<_> = queues.into_iter().zip(&locks).map(share).collect();
             let way = match plan.mode() {
                 Mode::Borrowed => TxPath::Borrowed,
@@ -201,11 +202,11 @@ fn hand_out_tx<T: TxQueue>(mut queues: Vec<T>, plan: &Plan, outputs: &mut [Vec<T
             };
             for (worker, paths) in outputs.iter_mut().enumerate() {
                 let queue = plan.queue_of(worker).expect("workers have a queue to share");
-                paths.push(way(shared[queue].clone()));
+                paths.push(way(shared[queue].sender()));
             }
             if plan.mode() == Mode::Borrowed {
                 // The owner sends without regard to the reserve, which is there for it.
-                stack = TxPath::Shared(shared[0].clone());
+                stack = TxPath::Shared(shared[0].sender());
             }
         }
         Mode::Unavailable => outputs.iter_mut().for_each(|paths| paths.push(TxPath::Unavailable)),

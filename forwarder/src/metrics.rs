@@ -126,12 +126,12 @@ fn write_tx_map(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
     }
     family(out, "sluice_tx_lock_acquired", Kind::Counter, "Bursts sent under the lock of the TX queue.")?;
     for (port, queue, lock) in locks(telemetry) {
-        let count = lock.acquired.get();
+        let count = lock.acquired();
         writeln!(out, "sluice_tx_lock_acquired_total{{port=\"{port}\",queue=\"{queue}\"}} {count}")?;
     }
     family(out, "sluice_tx_lock_contended", Kind::Counter, "Bursts that found the lock taken.")?;
     for (port, queue, lock) in locks(telemetry) {
-        let count = lock.contended.get();
+        let count = lock.contended();
         writeln!(out, "sluice_tx_lock_contended_total{{port=\"{port}\",queue=\"{queue}\"}} {count}")?;
     }
     Ok(())

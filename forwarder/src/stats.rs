@@ -204,11 +204,21 @@ impl WorkerStats {
 /// How often a shared TX queue's lock was taken, written by whoever holds it.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct LockStats {
-    /// Bursts that were sent under the lock.
+pub struct LockStats {
     pub(crate) acquired: Gauge,
-    /// Those of them that found the lock taken and had to wait.
     pub(crate) contended: Gauge,
+}
+
+impl LockStats {
+    /// Bursts that were sent under the lock.
+    pub fn acquired(&self) -> u64 {
+        self.acquired.get()
+    }
+
+    /// Those of them that had found the lock taken, and waited.
+    pub fn contended(&self) -> u64 {
+        self.contended.get()
+    }
 }
 
 /// A worker's own counters, ahead of what it has published by at most a batch.
