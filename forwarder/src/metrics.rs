@@ -29,7 +29,8 @@
 //! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side
 //! (its length is not known), and bytes but no packets on the transmitting side (the ring had to take it to see that).
 //!
-//! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter.
+//! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter;
+//! `sluice_core_forwarded_packets_total` is each core's share of Σ forwarded, read a moment later.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write};
@@ -64,6 +65,7 @@ pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result 
     write_packets(&ports, out)?;
     write_tx_map(telemetry, out)?;
     write_cores(telemetry, out)?;
+    write_shares(telemetry, out)?;
     write_pool(telemetry, out)?;
     out.write_str("# EOF\n")
 }
@@ -159,6 +161,18 @@ fn write_cores(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
             "sluice_core_cycles_total{{core=\"{core}\",state=\"asleep\"}} {}",
             worker.asleep.get()
         )?;
+    }
+    Ok(())
+}
+
+/// Each core's share of what is forwarded: it shows a core that is left out.
+fn write_shares(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    let name = "sluice_core_forwarded_packets";
+    family(out, name, Kind::Counter, "Packets received anywhere that this core put in a TX ring.")?;
+    let ports = (0..).map(PortId).take(telemetry.ports.len());
+    for (core, worker) in telemetry.workers.iter().enumerate() {
+        let count: u64 = ports.clone().map(|port| worker.read(port)[Counter::Forwarded]).sum();
+        writeln!(out, "{name}_total{{core=\"{core}\"}} {count}")?;
     }
     Ok(())
 }

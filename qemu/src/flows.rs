@@ -42,11 +42,13 @@ pub enum Transform {
     MacsSwapped,
 }
 
-/// UDP flows whose frames take turns.
+/// UDP flows that take turns, a frame at a time or in runs of several.
 #[derive(Clone, Debug)]
 pub struct Flows {
     direction: u16,
     flows: u32,
+    /// Frames of one flow before the next has its turn.
+    run: u32,
     total: u64,
     given: u64,
     transform: Transform,
@@ -62,7 +64,28 @@ impl Flows {
     pub fn new(direction: u16, flows: u32, total: u64) -> Self {
         assert!((1..=MAX_FLOWS).contains(&flows), "{flows} flows");
         assert!(total.div_ceil(flows.into()) <= u32::MAX.into(), "{total} frames in {flows} flows");
-        Self { direction, flows, total, given: 0, transform: Transform::Unchanged, expected: Vec::new() }
+        Self {
+            direction,
+            flows,
+            run: 1,
+            total,
+            given: 0,
+            transform: Transform::Unchanged,
+            expected: Vec::new(),
+        }
+    }
+
+    /// The same number of frames, `run` of a flow on the heels of each other before the next flow has its turn: as many are
+    /// on their way at the same time, and could overtake each other.
+    ///
+    /// # Panics
+    /// When the total is no multiple of whole turns: every flow has as many frames.
+    #[must_use]
+    pub fn in_runs_of(mut self, run: u32) -> Self {
+        let turn = u64::from(self.flows) * u64::from(run);
+        assert!(turn > 0 && self.total.is_multiple_of(turn), "{} frames in turns of {turn}", self.total);
+        self.run = run;
+        self
     }
 
     /// The same frames, expected to come out in another form.
@@ -73,14 +96,22 @@ impl Flows {
     }
 
     fn tag(&self, index: u64) -> Tag {
-        let flows = u64::from(self.flows);
-        Tag { direction: self.direction, flow: (index % flows) as u32, sequence: (index / flows) as u32 }
+        let (flows, run) = (u64::from(self.flows), u64::from(self.run));
+        let (turn, place) = (index / run, index % run);
+        let sequence = turn / flows * run + place;
+        Tag { direction: self.direction, flow: (turn % flows) as u32, sequence: sequence as u32 }
+    }
+
+    /// The inverse of [`Self::tag`].
+    fn index(&self, tag: Tag) -> u64 {
+        let (flows, run) = (u64::from(self.flows), u64::from(self.run));
+        let (turn, place) = (u64::from(tag.sequence) / run, u64::from(tag.sequence) % run);
+        (turn * flows + u64::from(tag.flow)) * run + place
     }
 
     /// Whether a tag is that of a frame that was given to be sent.
     fn was_given(&self, tag: Tag) -> bool {
-        let index = u64::from(tag.sequence) * u64::from(self.flows) + u64::from(tag.flow);
-        tag.direction == self.direction && tag.flow < self.flows && index < self.given
+        tag.direction == self.direction && tag.flow < self.flows && self.index(tag) < self.given
     }
 }
 
@@ -130,6 +161,29 @@ mod tests {
             assert_eq!(flows.recognise(&frame), Arrival::Intact { flow: index % 3, sequence: index / 3 });
         }
         assert!(!flows.next(&mut frame));
+    }
+
+    #[test]
+    fn flows_take_turns_in_runs() {
+        let mut flows = Flows::new(0, 2, 12).in_runs_of(3);
+        let mut frame = Vec::new();
+        for index in 0..12_u32 {
+            assert!(flows.next(&mut frame));
+            let (flow, sequence) = (index / 3 % 2, index / 6 * 3 + index % 3);
+            assert_eq!(flows.recognise(&frame), Arrival::Intact { flow, sequence });
+        }
+        assert!(!flows.next(&mut frame));
+    }
+
+    #[test]
+    fn the_next_frame_of_a_run_was_not_sent_yet() {
+        let mut flows = Flows::new(0, 2, 12).in_runs_of(3);
+        let mut frame = Vec::new();
+        Tag { direction: 0, flow: 0, sequence: 1 }.write(&mut frame);
+        flows.next(&mut Vec::new());
+        assert_eq!(flows.recognise(&frame), Arrival::Changed);
+        flows.next(&mut Vec::new());
+        assert_eq!(flows.recognise(&frame), Arrival::Intact { flow: 0, sequence: 1 });
     }
 
     #[test]

@@ -124,10 +124,11 @@ fn every_name_of_the_contract_is_there_from_the_start() {
     for core in 0..2 {
         metrics.get(&std::format!("sluice_core_cycles_total{{core=\"{core}\",state=\"busy\"}}"));
         metrics.get(&std::format!("sluice_core_cycles_total{{core=\"{core}\",state=\"idle\"}}"));
+        assert_eq!(metrics.get(&std::format!("sluice_core_forwarded_packets_total{{core=\"{core}\"}}")), 0);
     }
     assert_eq!(metrics.get("sluice_pool_packets"), 256);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 256);
-    assert_eq!(metrics.kinds.len(), 18);
+    assert_eq!(metrics.kinds.len(), 19);
 }
 
 #[test]
@@ -151,6 +152,8 @@ fn what_happens_shows_under_the_right_labels() {
     assert_eq!(metrics.get("sluice_drops_total{port=\"1\",reason=\"runt\"}"), 1);
     assert_eq!(metrics.get("sluice_drops_total{port=\"0\",reason=\"tx_unavailable\"}"), 1);
     assert_eq!(metrics.get("sluice_tx_lock_acquired_total{port=\"0\",queue=\"0\"}"), 1);
+    assert_eq!(metrics.get("sluice_core_forwarded_packets_total{core=\"0\"}"), 0);
+    assert_eq!(metrics.get("sluice_core_forwarded_packets_total{core=\"1\"}"), 2);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 254);
 }
 

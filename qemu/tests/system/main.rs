@@ -9,6 +9,7 @@ mod cli;
 mod console;
 mod crashes;
 mod frames;
+mod grid;
 mod harness;
 mod hosts;
 mod idle;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         hosts::trials(),
         stack::trials(),
         traffic::trials(),
+        grid::trials(),
     ];
     libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()
 }

@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// How long a test waits for something that happens at once on an idle machine. Reached only when it never happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at something that will change without anybody's saying so.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// A program that runs beside the test; killed when this is dropped, and by the kernel should the test's thread die.
 pub(crate) struct Background {

@@ -7,7 +7,7 @@ use qemu::{Endpoint, Guest, Machine, Metrics, Ready, StopReport};
 use tempfile::TempDir;
 
 use crate::image::image;
-use crate::process::PATIENCE;
+use crate::process::{PATIENCE, PAUSE};
 
 /// How long a port must stay silent before the test believes that nothing more comes out.
 /// Used only when the image has already said that it sent nothing more.
@@ -82,6 +82,17 @@ impl Rig {
         }
         Ok(report)
     }
+}
+
+/// Waits until the outside sees that the image has done something.
+pub(crate) fn wait_until(guest: &Guest, what: &str, reached: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !reached() {
+        ensure!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}\n{}", guest.log());
+        ensure!(guest.exited().is_none(), "{what}: not before the machine's end\n{}", guest.log());
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// What holds when the image has stopped: every buffer is home, and every packet has come to an end that is counted.
