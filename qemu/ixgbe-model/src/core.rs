@@ -1,0 +1,34 @@
+//! What all parts of the card share: registers, time, and what was done wrong.
+
+use std::time::Duration;
+
+use crate::fault::Faults;
+use crate::options::CardOptions;
+use crate::registers::{Register, Values};
+use crate::strict::{Rule, Strict};
+
+/// Passed to every part beside the part's own state.
+pub(crate) struct Core {
+    pub(crate) options: CardOptions,
+    pub(crate) values: Values,
+    pub(crate) strict: Strict,
+    pub(crate) faults: Faults,
+    pub(crate) now: Duration,
+}
+
+impl Core {
+    pub(crate) fn new(options: CardOptions) -> Core {
+        Core {
+            options,
+            values: Values::new(),
+            strict: Strict::default(),
+            faults: Faults::default(),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// Notes that a rule was broken.
+    pub(crate) fn report(&mut self, rule: Rule, register: Register, index: usize, value: u64) {
+        self.strict.report(self.now, rule, register, index, value);
+    }
+}

@@ -1,0 +1,220 @@
+//! The front end for drivers in the same process.
+#![allow(unsafe_code)] // The card's DMA is copies to and from memory that the driver hands over by address.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::card::Card;
+use crate::host::{Memory, Unmapped, Wire};
+use crate::options::CardOptions;
+
+/// A card in this process: a handle that can be cloned and sent to other threads.
+///
+/// A register access tells the card the time, so resets and links take as long as [`CardOptions`] says by the clock on
+/// the wall. Frames move when [`InProcess::step`] is called, by the test or by a thread.
+#[derive(Clone)]
+pub struct InProcess {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    card: Card,
+    memory: Ranges,
+    wire: Box<dyn Wire + Send>,
+    clock: Clock,
+}
+
+/// Where the time comes from.
+enum Clock {
+    Wall(Instant),
+    Manual(Duration),
+}
+
+impl Clock {
+    fn now(&self) -> Duration {
+        match self {
+            Clock::Wall(begin) => begin.elapsed(),
+            Clock::Manual(now) => *now,
+        }
+    }
+}
+
+impl InProcess {
+    /// Plugs in a card.
+    pub fn new(options: CardOptions, wire: impl Wire + Send + 'static) -> InProcess {
+        Self::with_clock(options, wire, Clock::Wall(Instant::now()))
+    }
+
+    /// Plugs in a card whose time stands still but for [`InProcess::pass`].
+    pub fn with_manual_time(options: CardOptions, wire: impl Wire + Send + 'static) -> InProcess {
+        Self::with_clock(options, wire, Clock::Manual(Duration::ZERO))
+    }
+
+    fn with_clock(options: CardOptions, wire: impl Wire + Send + 'static, clock: Clock) -> InProcess {
+        let (card, memory) = (Card::new(options), Ranges::default());
+        InProcess { shared: Arc::new(Mutex::new(Shared { card, memory, wire: Box::new(wire), clock })) }
+    }
+
+    /// Hands over memory for the card's DMA. An address for the card is the address in this process.
+    ///
+    /// # Safety
+    /// Until the range is withdrawn, or the last clone of the handle is dropped, it has to stay allocated, and whoever
+    /// accesses it has to expect a device that reads and writes at any time: no reference to any of it may be alive
+    /// while the card may work on that part, except for plain data that the card only reads.
+    pub unsafe fn hand_over(&self, range: Range<u64>) {
+        self.lock().memory.0.push(range);
+    }
+
+    /// Takes memory back. A ring that is enabled in it is a violation; the card does not reach the memory any more.
+    pub fn withdraw(&self, range: Range<u64>) {
+        let mut shared = self.lock();
+        shared.card.memory_withdrawn(range.clone());
+        shared.memory.0.retain(|kept| kept.end <= range.start || range.end <= kept.start);
+    }
+
+    /// Reads a register: its byte offset in BAR0.
+    pub fn read(&self, offset: u32) -> u32 {
+        let mut shared = self.lock();
+        shared.tick();
+        shared.card.read(offset)
+    }
+
+    /// Writes a register: its byte offset in BAR0.
+    pub fn write(&self, offset: u32, value: u32) {
+        let mut shared = self.lock();
+        shared.tick();
+        shared.card.write(offset, value);
+    }
+
+    /// Lets the card work for a while; the number of frames that moved.
+    pub fn step(&self) -> usize {
+        let shared = &mut *self.lock();
+        shared.tick();
+        shared.card.run(&shared.memory, &mut *shared.wire)
+    }
+
+    /// Lets time pass, with [`InProcess::with_manual_time`].
+    pub fn pass(&self, time: Duration) {
+        let mut shared = self.lock();
+        if let Clock::Manual(now) = &mut shared.clock {
+            *now += time;
+        }
+        shared.tick();
+    }
+
+    /// Whatever else the card does.
+    pub fn with_card<R>(&self, use_card: impl FnOnce(&mut Card) -> R) -> R {
+        let mut shared = self.lock();
+        shared.tick();
+        use_card(&mut shared.card)
+    }
+
+    /// A test that failed while it held the card leaves it in a state that is as good as any.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn tick(&mut self) {
+        self.card.advance(self.clock.now());
+    }
+}
+
+/// The memory that was handed over.
+#[derive(Default)]
+struct Ranges(Vec<Range<u64>>);
+
+impl Ranges {
+    fn check(&self, address: u64, len: usize) -> Result<(), Unmapped> {
+        let end = address.checked_add(len as u64).ok_or(Unmapped { address, len })?;
+        let inside = self.0.iter().any(|range| range.start <= address && end <= range.end);
+        if inside { Ok(()) } else { Err(Unmapped { address, len }) }
+    }
+}
+
+/// Bytes that are copied at a time.
+const WORD: usize = size_of::<u64>();
+
+impl Memory for Ranges {
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Unmapped> {
+        self.check(address, into.len())?;
+        for (offset, word) in chunks(address, into.len()) {
+            let from = address as usize + offset;
+            if word {
+                // SAFETY: the range was handed over, so it is allocated, and nobody relies on its not being read; the
+                // address is aligned, as `chunks` says.
+                let value = unsafe { AtomicU64::from_ptr(from as *mut u64) }.load(Ordering::Relaxed);
+                into[offset..offset + WORD].copy_from_slice(&value.to_ne_bytes());
+            } else {
+                // SAFETY: as above; a byte is always aligned.
+                into[offset] = unsafe { AtomicU8::from_ptr(from as *mut u8) }.load(Ordering::Relaxed);
+            }
+        }
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), Unmapped> {
+        self.check(address, from.len())?;
+        fence(Ordering::Release);
+        for (offset, word) in chunks(address, from.len()) {
+            let to = address as usize + offset;
+            if word {
+                let value = u64::from_ne_bytes(std::array::from_fn(|byte| from[offset + byte]));
+                // SAFETY: the range was handed over, so it is allocated, and whoever accesses it expects the card to
+                // write; the address is aligned, as `chunks` says. Release: the last word becomes visible last.
+                unsafe { AtomicU64::from_ptr(to as *mut u64) }.store(value, Ordering::Release);
+            } else {
+                // SAFETY: as above; a byte is always aligned.
+                unsafe { AtomicU8::from_ptr(to as *mut u8) }.store(from[offset], Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a range into aligned words and, before and after them, bytes: the offset of each, and whether it is a word.
+fn chunks(address: u64, len: usize) -> impl Iterator<Item = (usize, bool)> {
+    let head = (address.next_multiple_of(WORD as u64) - address) as usize;
+    let head = head.min(len);
+    let tail = head + (len - head) / WORD * WORD;
+    (0..head)
+        .map(|offset| (offset, false))
+        .chain((head..tail).step_by(WORD).map(|offset| (offset, true)))
+        .chain((tail..len).map(|offset| (offset, false)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_cut_into_words_and_bytes() {
+        for (address, len) in [(8, 16), (3, 20), (7, 1), (5, 2), (16, 0), (1, 64)] {
+            let mut next = 0;
+            for (offset, word) in chunks(address, len) {
+                assert_eq!(offset, next);
+                assert!(!word || (address as usize + offset).is_multiple_of(WORD));
+                next += if word { WORD } else { 1 };
+            }
+            assert_eq!(next, len);
+        }
+    }
+
+    #[test]
+    fn memory_is_what_was_handed_over() {
+        let words = vec![0u64; 8];
+        let start = words.as_ptr() as u64;
+        let memory = Ranges(vec![start..start + 64]);
+        memory.write(start + 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).expect("inside");
+        let mut bytes = [0; 10];
+        memory.read(start + 3, &mut bytes).expect("inside");
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        for (address, len) in [(start - 1, 2), (start + 60, 5), (u64::MAX, 2)] {
+            assert_eq!(memory.write(address, &vec![0; len]), Err(Unmapped { address, len }));
+        }
+    }
+}

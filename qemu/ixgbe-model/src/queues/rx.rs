@@ -1,0 +1,359 @@
+//! Receiving: filter, steer, put the frame in the host's memory, write descriptors back (datasheet 7.1).
+
+use std::collections::VecDeque;
+
+use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload, steer};
+use crate::core::Core;
+use crate::descriptor::Received;
+use crate::fault::Corruption;
+use crate::filter;
+use crate::headers::{Headers, SCTP, TAG_LEN, TCP, UDP, Version};
+use crate::host::{Memory, Unmapped, Wire};
+use crate::interrupt::Interrupts;
+use crate::options::Overrun;
+use crate::registers::*;
+use crate::rss::Hash;
+use crate::stats;
+use crate::strict::Rule;
+
+/// Frames that are received in one run, so that the rest of the card gets its turn.
+const BURST: usize = 256;
+/// The least frame on a wire, without its CRC.
+const MIN_FRAME: usize = 60;
+/// The longest frame without HLREG0.JUMBOEN, CRC included and tag not.
+const STANDARD_FRAME: usize = 1518;
+
+const LAYOUT: Layout = Layout {
+    base_low: Register::RDBAL,
+    base_high: Register::RDBAH,
+    len: Register::RDLEN,
+    head: Register::RDH,
+    tail: Register::RDT,
+    control: Register::RXDCTL,
+};
+
+/// The receive side: the packet buffer between wire and rings.
+#[derive(Default)]
+pub(crate) struct Receive {
+    /// Frames that arrived and have not been put into a ring.
+    buffer: VecDeque<Vec<u8>>,
+    /// Their bytes.
+    bytes: usize,
+    /// Buffers to be used again.
+    spare: Vec<Vec<u8>>,
+    /// Rings whose descriptors or buffers cannot be reached: they stand still until they are enabled anew.
+    broken: u128,
+}
+
+/// What became of a frame that was taken from the packet buffer.
+enum Outcome {
+    /// It is in memory, or dropped and counted.
+    Done,
+    /// Its ring has no descriptors, and does not drop: nothing behind it moves (7.1.9, DROP_EN).
+    Blocked,
+}
+
+impl Receive {
+    pub(crate) fn reset(&mut self) {
+        self.buffer.clear();
+        self.bytes = 0;
+        self.broken = 0;
+    }
+
+    pub(crate) fn write(&mut self, core: &mut Core, register: Register, queue: usize, value: u32) {
+        check_write(core, register, queue, value);
+        match register {
+            Register::RXDCTL => {
+                if value & DCTL_ENABLE != 0 {
+                    self.broken &= !(1 << queue);
+                }
+                core.values.set_at(register, queue, value);
+            }
+            // Silicon runs off the ring; here the ring stands still.
+            Register::RDT if value >= core.values.at(Register::RDLEN, queue) / 16 && value != 0 => {
+                self.broken |= 1 << queue;
+            }
+            Register::RXCTRL => {
+                check_receiver(core, value);
+                core.values.set(register, value);
+            }
+            _ => core.values.set_at(register, queue, value),
+        }
+    }
+
+    pub(crate) fn withdrawn(&self, core: &mut Core, range: &std::ops::Range<u64>) {
+        check_withdrawn(core, &LAYOUT, range);
+    }
+
+    /// What is sent in loop-back mode arrives.
+    pub(crate) fn loop_back(&mut self, frame: &[u8]) {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        self.store(copy);
+    }
+
+    fn store(&mut self, frame: Vec<u8>) {
+        self.bytes += frame.len();
+        self.buffer.push_back(frame);
+    }
+
+    fn unstore(&mut self) -> Option<Vec<u8>> {
+        let frame = self.buffer.pop_front()?;
+        self.bytes -= frame.len();
+        Some(frame)
+    }
+
+    /// Moves frames from the wire into rings; the number that left the packet buffer.
+    pub(crate) fn run(
+        &mut self,
+        core: &mut Core,
+        interrupts: &mut Interrupts,
+        memory: &dyn Memory,
+        wire: &mut dyn Wire,
+    ) -> usize {
+        let mut moved = 0;
+        while moved < BURST {
+            self.arrive(core, interrupts, wire);
+            if !may_receive(core) {
+                break;
+            }
+            let Some(frame) = self.unstore() else { break };
+            match self.deliver(core, interrupts, memory, &frame) {
+                Outcome::Done => self.spare.push(frame),
+                Outcome::Blocked => {
+                    self.bytes += frame.len();
+                    self.buffer.push_front(frame);
+                    break;
+                }
+            }
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Takes the next frame from the wire, if the card listens.
+    fn arrive(&mut self, core: &mut Core, interrupts: &mut Interrupts, wire: &mut dyn Wire) {
+        let link =
+            core.values.has(Register::LINKS, LINKS_UP) && !core.values.has(Register::HLREG0, HLREG0_LPBK);
+        let waits = core.options.overrun == Overrun::Wait;
+        if !link || waits && (!self.buffer.is_empty() || !may_receive(core)) {
+            return;
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        frame.clear();
+        if !wire.receive(&mut frame) {
+            self.spare.push(frame);
+            return;
+        }
+        if frame.len() < MIN_FRAME {
+            // The partner's MAC pads.
+            frame.resize(MIN_FRAME, 0);
+        }
+        let room = core.values.at(Register::RXPBSIZE, 0) as usize;
+        if !core.values.has(Register::RXCTRL, RXCTRL_RXEN) {
+            stats::count(core, Register::RXMPC, 0);
+        } else if self.bytes + frame.len() > room {
+            stats::count(core, Register::MPC, 0);
+            interrupts.other(EICR_RX_MISS);
+        } else {
+            self.store(frame);
+            return;
+        }
+        self.spare.push(frame);
+    }
+
+    fn deliver(
+        &mut self,
+        core: &mut Core,
+        interrupts: &mut Interrupts,
+        memory: &dyn Memory,
+        frame: &[u8],
+    ) -> Outcome {
+        let headers = Headers::parse(frame, core.values.get(Register::VLNCTRL) as u16);
+        if is_oversize(core, frame.len(), &headers) {
+            stats::count(core, Register::ROC, 0);
+            return Outcome::Done;
+        }
+        let passes = filter::passes(core, frame, &headers);
+        let (queue, hash) = steer::queue(core, frame, &headers, 0);
+        let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
+        let reachable = is_enabled(core, &LAYOUT, queue) && !stuck;
+        if passes && reachable && !has_room(core, queue, frame.len()) {
+            if !drops(core, queue) {
+                return Outcome::Blocked;
+            }
+            count_arrival(core, frame, true);
+            stats::dropped(core, queue);
+            return Outcome::Done;
+        }
+        count_arrival(core, frame, passes);
+        if !passes {
+            return Outcome::Done;
+        }
+        if !reachable {
+            stats::dropped(core, queue);
+            return Outcome::Done;
+        }
+        match put(core, memory, queue, frame, &headers, hash) {
+            Ok(len) => {
+                stats::delivered(core, queue, len);
+                interrupts.received(core, queue);
+            }
+            Err(Unmapped { address, .. }) => {
+                core.report(Rule::OutsideMemory, Register::RDT, queue, address);
+                self.broken |= 1 << queue;
+            }
+        }
+        Outcome::Done
+    }
+}
+
+fn count_arrival(core: &mut Core, frame: &[u8], passes: bool) {
+    stats::arrived(core, frame.len());
+    if passes {
+        stats::passed(core, frame);
+    }
+}
+
+/// What a write to a receive register breaks.
+fn check_write(core: &mut Core, register: Register, queue: usize, value: u32) {
+    let differs = core.values.at(register, queue) ^ value;
+    match register {
+        // Whether to drop may change at any time.
+        Register::SRRCTL if differs & !SRRCTL_DROP_EN == 0 => {}
+        Register::RXCTRL => {}
+        _ => check_ring_write(core, &LAYOUT, register, queue, value),
+    }
+}
+
+/// What has to hold when the receiver is switched on.
+fn check_receiver(core: &mut Core, value: u32) {
+    if value & RXCTRL_RXEN == 0 || core.values.has(Register::RXCTRL, RXCTRL_RXEN) {
+        return;
+    }
+    if !core.values.has(Register::SECRXCTRL, SEC_PATH_DIS) {
+        core.report(Rule::ReceiverEnabledUnderTraffic, Register::RXCTRL, 0, u64::from(value));
+    }
+    let strips = core.values.has(Register::HLREG0, HLREG0_RXCRCSTRP);
+    if strips != core.values.has(Register::RDRXCTL, RDRXCTL_CRC_STRIP) {
+        core.report(
+            Rule::CrcStripDiffers,
+            Register::RDRXCTL,
+            0,
+            u64::from(core.values.get(Register::RDRXCTL)),
+        );
+    }
+}
+
+/// Whether anything may move from the packet buffer into memory.
+fn may_receive(core: &Core) -> bool {
+    core.values.has(Register::RXCTRL, RXCTRL_RXEN)
+        && !core.values.has(Register::SECRXCTRL, SEC_PATH_DIS)
+        && !core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE)
+}
+
+fn is_oversize(core: &Core, len: usize, headers: &Headers) -> bool {
+    let limit = if core.values.has(Register::HLREG0, HLREG0_JUMBOEN) {
+        (core.values.get(Register::MAXFRS) >> 16) as usize
+    } else {
+        STANDARD_FRAME
+    };
+    let tag = if headers.vlan.is_some() { TAG_LEN } else { 0 };
+    len + stats::CRC_LEN > limit + tag
+}
+
+/// Bytes of a buffer: SRRCTL.BSIZEPACKET counts kilobytes (8.2.3.8.7).
+fn buffer_len(core: &Core, queue: usize) -> usize {
+    ((core.values.at(Register::SRRCTL, queue) & 0x1f) as usize * 1024).max(1024)
+}
+
+fn has_room(core: &Core, queue: usize, len: usize) -> bool {
+    let crc = if core.values.has(Register::HLREG0, HLREG0_RXCRCSTRP) { 0 } else { stats::CRC_LEN };
+    let needed = (len + crc).div_ceil(buffer_len(core, queue));
+    Ring::of(core, &LAYOUT, queue).available() as usize >= needed
+}
+
+fn drops(core: &Core, queue: usize) -> bool {
+    core.values.at(Register::SRRCTL, queue) & SRRCTL_DROP_EN != 0
+}
+
+/// Writes a frame and its descriptors to memory; the bytes of it that the host gets.
+fn put(
+    core: &mut Core,
+    memory: &dyn Memory,
+    queue: usize,
+    frame: &[u8],
+    headers: &Headers,
+    hash: Hash,
+) -> Result<usize, Unmapped> {
+    let mut template = describe(frame, headers, hash);
+    let mut stripped = Vec::new();
+    let mut data = frame;
+    if template.tagged && core.values.at(Register::RXDCTL, queue) & RXDCTL_VME != 0 {
+        template.vlan = headers.vlan.unwrap_or(0);
+        stripped.extend_from_slice(&frame[..12]);
+        stripped.extend_from_slice(&frame[12 + TAG_LEN..]);
+        data = &stripped;
+    }
+    let with_crc;
+    if !core.values.has(Register::HLREG0, HLREG0_RXCRCSTRP) {
+        with_crc = [data, &crc32fast::hash(frame).to_le_bytes()].concat();
+        data = &with_crc;
+    }
+
+    let descriptor_type = core.values.at(Register::SRRCTL, queue) >> 25 & 7;
+    let ring = Ring::of(core, &LAYOUT, queue);
+    let mut head = ring.head;
+    let capacity = buffer_len(core, queue);
+    let parts = data.len().div_ceil(capacity);
+    for (part, bytes) in data.chunks(capacity).enumerate() {
+        let raw = ring.read(memory, head)?;
+        if descriptor_type != 0 && raw.high & 1 != 0 {
+            core.report(Rule::DescriptorHandedOverDone, Register::RDT, queue, u64::from(head));
+        }
+        memory.write(raw.low, bytes)?;
+        let mut received = Received { len: bytes.len() as u16, end: part + 1 == parts, ..template };
+        corrupt(core, queue, capacity, &mut received);
+        let back = if descriptor_type == 0 { received.legacy(raw.low) } else { received.advanced() };
+        ring.write(memory, head, back)?;
+        head = ring.after(head);
+        core.values.set_at(Register::RDH, queue, head);
+    }
+    Ok(data.len())
+}
+
+/// What every descriptor of the frame says.
+fn describe(frame: &[u8], headers: &Headers, hash: Hash) -> Received {
+    let mut received = Received {
+        tagged: headers.vlan.is_some(),
+        hash_type: hash.kind as u8,
+        hash: hash.value,
+        ..Received::default()
+    };
+    let Some(ip) = headers.ip else { return received };
+    let bit = |set: bool, bit: u16| u16::from(set) << bit;
+    let whole = !ip.fragment;
+    received.packet_type = bit(ip.version == Version::V4, 0)
+        | bit(ip.version == Version::V4 && ip.extended, 1)
+        | bit(ip.version == Version::V6, 2)
+        | bit(ip.version == Version::V6 && ip.extended, 3)
+        | bit(whole && ip.protocol == TCP, 4)
+        | bit(whole && ip.protocol == UDP, 5)
+        | bit(whole && ip.protocol == SCTP, 6);
+    received.udp = ip.protocol == UDP;
+    received.ip_checksum = offload::ip_checksum_is_right(frame, &ip);
+    received.l4_checksum = if whole { offload::l4_checksum_is_right(frame, &ip) } else { None };
+    received
+}
+
+/// The injector's hand.
+fn corrupt(core: &mut Core, queue: usize, capacity: usize, received: &mut Received) {
+    match core.faults.corruption(queue as u16) {
+        None => {}
+        Some(Corruption::LengthTooLong) => received.len = (capacity + 64).min(usize::from(u16::MAX)) as u16,
+        Some(Corruption::LengthZero) => received.len = 0,
+        Some(Corruption::ErrorBits) => received.error = true,
+        Some(Corruption::NoEnd) => received.end = false,
+    }
+}
