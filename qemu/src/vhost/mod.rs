@@ -38,6 +38,7 @@ mod service;
 mod steering;
 mod traffic;
 mod window;
+mod wire;
 
 pub use counts::{Fault, Faults, PairCounts, Report};
 pub(crate) use device::MAX_QUEUE_PAIRS;
@@ -79,6 +80,9 @@ pub struct TrafficConfig {
     pub drive: Drive,
     /// What happens to a frame for which the guest has no buffer.
     pub offer: Offer,
+    /// The most frames a second that come out of each transmit queue; more of them wait in the guest's ring. Without, they come
+    /// out as fast as the port can take them.
+    pub line_rate: Option<u32>,
     /// Which receive queue a frame goes to.
     pub steering: Steering,
     /// Optional features that the card offers beside `VERSION_1` and `MQ`.
@@ -96,6 +100,7 @@ impl Default for TrafficConfig {
             queue_pairs: 1,
             drive: Drive::Event,
             offer: Offer::Lossless,
+            line_rate: None,
             steering: Steering::FlowHash,
             features: vec![Feature::EventIndex],
             takes: None,
@@ -118,7 +123,7 @@ pub enum Drive {
 pub enum Offer {
     /// It waits, and holds up what comes behind.
     Lossless,
-    /// It is counted and thrown away, as by a card that cannot hold the wire back.
+    /// It is counted and thrown away, as by a card that cannot hold the wire back. An injected frame waits all the same.
     Flood,
 }
 

@@ -18,7 +18,7 @@ use super::{Drive, TrafficConfig};
 /// Rounds between two looks at the socket: each costs a system call, as much as some dozen frames.
 const ROUNDS: usize = 64;
 /// How long an idle port sleeps at most, in milliseconds, when frames may turn up that nobody tells it of: those of a
-/// source, and those of a guest that gives no file for its kicks.
+/// source, those that a slow wire has held back, and those of a guest that gives no file for its kicks.
 const TICK: u8 = 1;
 
 /// What the port's thread owns.
@@ -133,7 +133,8 @@ impl Service {
             return;
         }
         let has_kicks = rings.iter().all(|&(pair, direction)| device.kick(pair, direction).is_some());
-        let timeout = match self.traffic.may_have_frames() && running || !has_kicks {
+        let holds_back = (0..device.pairs()).any(|pair| self.traffic.holds_back(pair));
+        let timeout = match self.traffic.may_have_frames() && running || holds_back || !has_kicks {
             true => PollTimeout::from(TICK),
             false => PollTimeout::NONE,
         };
@@ -166,11 +167,12 @@ impl Service {
 /// A ring by its queue pair and direction.
 type RingName = (usize, Direction);
 
-/// The rings that the guest has to do something with before the port can go on: what it sends may come on any, buffers
-/// matter where frames wait for them.
+/// The rings that the guest has to do something with before the port can go on: what it sends may come on any whose wire
+/// takes it, buffers matter where frames wait for them.
 fn rings_to_wait_for(device: &mut Device, traffic: &Traffic) -> Vec<RingName> {
     let pairs = 0..device.pairs();
-    let transmit = pairs.clone().map(|pair| (pair, Direction::Transmit));
+    let transmit = pairs.clone().filter(|&pair| !traffic.holds_back(pair));
+    let transmit = transmit.map(|pair| (pair, Direction::Transmit));
     let receive = pairs.filter(|&pair| traffic.waits_for(pair)).map(|pair| (pair, Direction::Receive));
     transmit.chain(receive).filter(|&(pair, direction)| device.running(pair, direction).is_some()).collect()
 }

@@ -6,6 +6,7 @@ use super::counts::{Fault, PairCounts};
 use super::device::{Device, Direction, HEADER, LEGACY_HEADER};
 use super::ring::Put;
 use super::steering::Steerer;
+use super::wire::Wire;
 use super::{Offer, Sink, Source, TrafficConfig, Window};
 
 /// How many frames a ring moves before the next one has its turn.
@@ -19,12 +20,14 @@ pub(super) struct Traffic {
     sink: Option<Box<dyn Sink>>,
     /// Frames that were injected by hand; they go before those of the source.
     injected: VecDeque<Vec<u8>>,
-    /// Frames that wait for a buffer, by receive queue; empty when flooding.
+    /// Frames that wait for a buffer, by receive queue; when flooding, none but injected ones.
     backlog: Vec<VecDeque<Vec<u8>>>,
     steerer: Steerer,
     offer: Offer,
     takes: Option<Window>,
     gives: Option<Window>,
+    /// How fast frames may come out, by transmit queue.
+    wires: Vec<Wire>,
     counts: Vec<PairCounts>,
     /// The frame at hand on its way in.
     frame: Vec<u8>,
@@ -44,6 +47,7 @@ impl Traffic {
             offer: config.offer,
             takes: config.takes.clone(),
             gives: config.gives.clone(),
+            wires: vec![Wire::new(config.line_rate); pairs],
             counts: vec![PairCounts::default(); pairs],
             frame: Vec::new(),
             buffer: vec![0; HEADER.len() + MAX_FRAME].into(),
@@ -71,6 +75,11 @@ impl Traffic {
     /// Whether a frame waits for a buffer of this receive queue.
     pub(super) fn waits_for(&self, pair: usize) -> bool {
         !self.backlog[pair].is_empty()
+    }
+
+    /// Whether frames may wait in this transmit queue because its wire takes no more of them yet.
+    pub(super) fn holds_back(&self, pair: usize) -> bool {
+        self.wires[pair].room() == 0
     }
 
     /// Gives each ring a turn; returns how many frames moved.
@@ -101,7 +110,8 @@ impl Traffic {
     /// Takes a batch out of one transmit ring.
     fn drain(&mut self, device: &mut Device, pair: usize) -> usize {
         let header = device.header_length();
-        for moved in 0..BATCH {
+        let batch = self.wires[pair].room();
+        for moved in 0..batch {
             let Some((ring, memory)) = device.running(pair, Direction::Transmit) else { return moved };
             match ring.take(memory, &mut self.buffer) {
                 Ok(None) => return moved,
@@ -112,11 +122,12 @@ impl Traffic {
                 Err(fault) => device.faults.record(fault),
             }
         }
-        BATCH
+        batch
     }
 
     fn deliver(&mut self, pair: usize, header: usize, length: usize) {
         let frame = &self.buffer[header..length];
+        self.wires[pair].carry();
         self.counts[pair].frames_out += 1;
         self.counts[pair].bytes_out += frame.len() as u64;
         if let Some(sink) = &mut self.sink {
@@ -140,12 +151,13 @@ impl Traffic {
         let mut moved = self.feed_backlog(device);
         let mut frame = std::mem::take(&mut self.frame);
         for _ in 0..BATCH {
-            if self.backlog.iter().any(|waiting| waiting.len() >= BATCH) || !self.next_frame(&mut frame) {
+            if self.backlog.iter().any(|waiting| waiting.len() >= BATCH) {
                 break;
             }
+            let Some(offer) = self.next_frame(&mut frame) else { break };
             let pair = self.steerer.queue(&frame);
             if self.waits_for(pair) || self.put(device, pair, &frame) == Put::NoBuffer {
-                match self.offer {
+                match offer {
                     Offer::Lossless => self.backlog[pair].push_back(frame.clone()),
                     Offer::Flood => {
                         self.counts[pair].no_buffer += 1;
@@ -185,23 +197,21 @@ impl Traffic {
         moved
     }
 
-    /// Fills `frame` with the next frame to offer, if there is one and the window has room for it.
-    fn next_frame(&mut self, frame: &mut Vec<u8>) -> bool {
+    /// Fills `frame` with the next frame, if there is one and the window has room for it; returns how it is offered.
+    fn next_frame(&mut self, frame: &mut Vec<u8>) -> Option<Offer> {
         if self.takes.as_ref().is_some_and(|window| !window.take()) {
-            return false;
+            return None;
         }
         frame.clear();
-        let found = match self.injected.pop_front() {
-            Some(injected) => {
-                *frame = injected;
-                true
-            }
-            None => self.source.as_mut().is_some_and(|source| source.next(frame)),
-        };
-        if !found {
-            self.give_room_back();
+        if let Some(injected) = self.injected.pop_front() {
+            *frame = injected;
+            return Some(Offer::Lossless);
         }
-        found
+        if self.source.as_mut().is_some_and(|source| source.next(frame)) {
+            return Some(self.offer);
+        }
+        self.give_room_back();
+        None
     }
 
     /// The frame for which the window had room does not go in.

@@ -8,12 +8,14 @@ mod boot;
 mod cli;
 mod console;
 mod crashes;
+mod flood;
 mod frames;
 mod grid;
 mod harness;
 mod hosts;
 mod idle;
 mod image;
+mod lone;
 mod outside;
 mod process;
 mod refusals;
@@ -38,9 +40,11 @@ fn main() -> ExitCode {
         outside::trials(),
         cli::trials(),
         idle::trials(),
+        lone::trials(),
         hosts::trials(),
         stack::trials(),
         traffic::trials(),
+        flood::trials(),
         grid::trials(),
     ];
     libtest_mimic::run(&arguments, tests.into_iter().flatten().collect()).exit_code()

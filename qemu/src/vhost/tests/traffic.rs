@@ -1,5 +1,7 @@
 //! Frames in and out: nothing lost, changed or out of order, on the queue where they belong.
 
+use std::io::Write;
+
 use super::guest::{Guest, Refuses, eventually};
 use super::{Bench, Kept, number, numbered, silence};
 use crate::vhost::{Drive, Faults, Feature, Offer, PairCounts, Steering, TrafficConfig, Window, flow_queue};
@@ -201,4 +203,26 @@ fn a_polling_port_wants_no_kicks_and_an_idle_one_does() {
     let bench = Bench::new(TrafficConfig::default());
     let guest = Guest::start_with(bench.port.path(), 1, 64, without_event_index);
     eventually(|| (guest.rings[1].used_flags() == 0).then_some(()));
+}
+
+#[test]
+fn an_injected_frame_waits_for_a_buffer_in_a_flood() {
+    let bench = Bench::new(TrafficConfig { offer: Offer::Flood, ..Default::default() });
+    let mut guest = Guest::connect(bench.port.path(), 1, 64, Refuses::default());
+    guest.start_pair(0);
+    bench.port.start(|frame: &mut Vec<u8>| frame.write_all(&[0xff; 60]).is_ok(), |_: u16, _: &[u8]| {});
+    eventually(|| (bench.port.counts().total().no_buffer > 1_000).then_some(()));
+    bench.port.inject([7; 60]);
+    let before = bench.port.counts().total().no_buffer;
+    eventually(|| (bench.port.counts().total().no_buffer > before + 1_000).then_some(()));
+    guest.refill(0, 1);
+    assert_eq!(guest.expect(0), [7; 60]);
+}
+
+#[test]
+fn a_slow_wire_loses_nothing() {
+    for drive in EVERY_DRIVE {
+        let config = TrafficConfig { drive, line_rate: Some(2_000), ..Default::default() };
+        reflects(config, 1, 64, Refuses::default(), 300);
+    }
 }
