@@ -3,11 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hint::spin_loop;
-use core::sync::atomic::{AtomicBool, Ordering};
 
-use hermit_sync::SpinMutex;
 use netdrv::pool::Pool;
+use netdrv::sync::{AtomicBool, Ordering, SpinMutex, spin_loop};
 
 use crate::metrics;
 use crate::stats::{Counts, LockStats, WorkerStats};

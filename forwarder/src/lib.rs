@@ -25,6 +25,7 @@ mod testing;
 pub mod txmap;
 pub mod txpath;
 pub mod verdict;
+mod versioned;
 pub mod wire;
 mod worker;
 

@@ -3,10 +3,10 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::packet::Burst;
 use crate::pool::{Pool, PoolCache};
+use crate::sync::{AtomicBool, Ordering};
 
 /// A station address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,9 +11,10 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::hal::{Hal, PAGE_SIZE};
+use crate::sync::fence;
 
 /// Everything written before this is seen by the device before what is written after it.
 #[inline(always)]

@@ -15,4 +15,5 @@ pub mod pool;
 pub mod port;
 pub mod process;
 pub mod rss;
+pub mod sync;
 pub mod virtio;

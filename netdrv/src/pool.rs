@@ -12,11 +12,11 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use arrayvec::ArrayVec;
-use hermit_sync::SpinMutex;
 
 use crate::dma::{DmaError, DmaMemory};
 use crate::hal::Hal;
 use crate::packet::{Buffer, Packet, STRIDE};
+use crate::sync::SpinMutex;
 
 /// Buffers exchanged with the depot at a time.
 pub const BULK: usize = 64;

@@ -3,11 +3,10 @@
 use alloc::sync::Arc;
 use core::mem;
 
-use hermit_sync::RawSpinMutex;
-use lock_api::{Mutex, RawMutex};
 use netdrv::device::TxQueue;
 use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
+use netdrv::sync::{Mutex, RawMutex, RawSpinMutex};
 
 use super::{Progress, transmit};
 use crate::stats::{Gauge, LockStats};

@@ -3,12 +3,12 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::mem;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::order::Order;
 use super::queue::SplitQueue;
 use crate::device::Quiesced;
 use crate::packet::Packet;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Raised by a queue whose device has broken the ring, read by the device's owner on any core.
 #[derive(Clone, Default)]
