@@ -8,8 +8,10 @@ use crate::core::Core;
 use crate::eeprom::Eeprom;
 use crate::fault::Fault;
 use crate::host::{Memory, Wire};
+use crate::i2c::Bus;
 use crate::interrupt::Interrupts;
 use crate::link::Link;
+use crate::mdio::Mdio;
 use crate::options::{CardOptions, PciIds};
 use crate::queues::rx::Receive;
 use crate::queues::tx::Transmit;
@@ -27,6 +29,8 @@ pub struct Card {
     link: Link,
     reset: Reset,
     eeprom: Eeprom,
+    module: Bus,
+    mdio: Mdio,
 }
 
 impl Card {
@@ -35,7 +39,7 @@ impl Card {
         let eeprom = Eeprom::new(&options);
         let mut core = Core::new(options);
         Reset::power_up(&mut core);
-        let link = Link::new(&core);
+        let (link, module) = (Link::new(&core), Bus::new(&core));
         Card {
             core,
             interrupts: Interrupts::new(),
@@ -44,6 +48,8 @@ impl Card {
             link,
             reset: Reset::default(),
             eeprom,
+            module,
+            mdio: Mdio::default(),
         }
     }
 
@@ -121,7 +127,8 @@ impl Card {
             FDIRCTRL => core.values.set(FDIRCTRL, value | FDIRCTRL_INIT_DONE),
             // The command has been carried out by the time that it can be read.
             FDIRCMD => core.values.set(FDIRCMD, value & !0x3),
-            MSCA => core.values.set(MSCA, value & !MSCA_MDI_COMMAND),
+            I2CCTL => self.module.write(core, value),
+            MSCA => self.mdio.write(core, value),
             _ => match register.row().access {
                 Access::RW | Access::WO => core.values.set_at(register, index, value),
                 Access::W1C => {

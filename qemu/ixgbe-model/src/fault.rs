@@ -61,8 +61,19 @@ pub(crate) struct Faults {
     pub(crate) stalled: u128,
     lost_completions: Vec<(u16, u32)>,
     corrupt: Vec<(u16, u32, Corruption)>,
-    /// The link stays down after so many more resets.
-    pub(crate) bad_resets: u32,
+    pub(crate) link: LinkFault,
+}
+
+/// What keeps the link down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LinkFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Nothing yet: the next reset will go wrong.
+    AtReset,
+    /// A reset that went wrong; another one cures it.
+    UntilReset,
 }
 
 impl Faults {
@@ -73,16 +84,20 @@ impl Faults {
             Fault::ReceiveStall { queue } => self.stalled |= bit(queue),
             Fault::LostCompletions { queue, count } => self.lost_completions.push((queue, count)),
             Fault::CorruptWriteBack { queue, count, corruption } => {
-                self.corrupt.push((queue, count, corruption))
+                self.corrupt.push((queue, count, corruption));
             }
-            Fault::NeedsSecondReset => self.bad_resets = 1,
+            Fault::NeedsSecondReset => self.link = LinkFault::AtReset,
             Fault::LinkDown | Fault::LinkUp | Fault::SpontaneousReset => {}
         }
     }
 
-    /// A reset cures the queues.
-    pub(crate) fn cure(&mut self) {
+    /// A reset cures the queues, and the link if it is not the one that goes wrong.
+    pub(crate) fn reset(&mut self) {
         (self.hung, self.stalled) = (0, 0);
+        self.link = match self.link {
+            LinkFault::AtReset => LinkFault::UntilReset,
+            LinkFault::None | LinkFault::UntilReset => LinkFault::None,
+        };
     }
 
     /// Whether the completion that is about to be written is to be lost.

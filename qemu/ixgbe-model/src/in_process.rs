@@ -206,9 +206,10 @@ mod tests {
 
     #[test]
     fn memory_is_what_was_handed_over() {
-        let words = vec![0u64; 8];
+        let words = [const { AtomicU64::new(0) }; 8];
         let start = words.as_ptr() as u64;
-        let memory = Ranges(vec![start..start + 64]);
+        let mut memory = Ranges::default();
+        memory.0.push(start..start + 64);
         memory.write(start + 3, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).expect("inside");
         let mut bytes = [0; 10];
         memory.read(start + 3, &mut bytes).expect("inside");

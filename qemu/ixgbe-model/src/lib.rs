@@ -18,9 +18,11 @@ mod fault;
 mod filter;
 mod headers;
 mod host;
+mod i2c;
 mod in_process;
 mod interrupt;
 mod link;
+mod mdio;
 mod options;
 mod queues;
 pub mod registers;
@@ -29,6 +31,8 @@ mod rss;
 mod semaphore;
 mod stats;
 mod strict;
+#[cfg(test)]
+mod tests;
 
 pub use card::Card;
 pub use fault::{Corruption, Fault};

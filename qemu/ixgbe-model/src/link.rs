@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::core::Core;
+use crate::fault::LinkFault;
 use crate::interrupt::Interrupts;
 use crate::options::{Model, Module, Speed};
 use crate::registers::*;
@@ -63,6 +64,6 @@ impl Link {
         let sfp = core.options.model == Model::Sfp82599;
         let dark =
             sfp && (core.options.module == Module::Empty || core.values.has(Register::ESDP, ESDP_SDP3));
-        self.cable && !dark && core.faults.bad_resets == 0 && core.now >= self.ready
+        self.cable && !dark && core.faults.link != LinkFault::UntilReset && core.now >= self.ready
     }
 }

@@ -58,12 +58,7 @@ impl Reset {
         core.values.remove(Register::EEC, EEC_AUTO_RD);
         core.values.remove(Register::RDRXCTL, RDRXCTL_DMAIDONE);
         core.values.set(Register::EEMNGCTL, 0);
-        core.faults.cure();
-        core.faults.bad_resets = match core.faults.bad_resets {
-            // The link has to stay away until the next one.
-            1 => 2,
-            _ => 0,
-        };
+        core.faults.reset();
         self.begun = Some(core.now);
         load_address(core);
     }

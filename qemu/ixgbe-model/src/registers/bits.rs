@@ -17,6 +17,15 @@ pub const ESDP_SDP2: u32 = 1 << 2;
 /// ESDP: pin 3, which switches the laser off.
 pub const ESDP_SDP3: u32 = 1 << 3;
 
+/// I2CCTL: what is on the clock wire.
+pub const I2CCTL_CLK_IN: u32 = 1 << 0;
+/// I2CCTL: software lets the clock wire up.
+pub const I2CCTL_CLK_OUT: u32 = 1 << 1;
+/// I2CCTL: what is on the data wire.
+pub const I2CCTL_DATA_IN: u32 = 1 << 2;
+/// I2CCTL: software lets the data wire up.
+pub const I2CCTL_DATA_OUT: u32 = 1 << 3;
+
 /// EEC: bit-bang clock, chip select, data to and from the EEPROM.
 pub const EEC_SK: u32 = 1 << 0;
 /// EEC: chip select.

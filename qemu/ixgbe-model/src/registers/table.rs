@@ -48,13 +48,13 @@ registers! {
         STATUS      RO  0x0008_0000 [1 @ 0x00008]  "device status: which function, master enabled";
         CTRL_EXT    RW  0x0000_0000 [1 @ 0x00018]  "extended device control: driver loaded, ordering";
         ESDP        RW  0x0000_0000 [1 @ 0x00020]  "software-definable pins";
-        I2CCTL      RW  0x0000_000A [1 @ 0x00028]  "the two wires to the SFP module";
+        I2CCTL      RW  0x0000_000F [1 @ 0x00028]  "the two wires to the SFP module";
         LEDCTL      RW  0x0000_0000 [1 @ 0x00200]  "lights";
         EXVET       RW  0x8100_0000 [1 @ 0x05078]  "outer VLAN ethertype";
     }
     // EEPROM and flash
     "8.2.3.2" {
-        EEC         RW  0x0000_2B00 [1 @ 0x10010]  "EEPROM control: presence, size, bit-bang";
+        EEC         RW  0x0000_2F00 [1 @ 0x10010]  "EEPROM control: presence, size, bit-bang";
         EERD        RW  0x0000_0000 [1 @ 0x10014]  "EEPROM read: address, start, done, data";
         EEWR        RW  0x0000_0000 [1 @ 0x10018]  "EEPROM write";
         FLA         RW  0x0000_0000 [1 @ 0x1001C]  "flash access";
