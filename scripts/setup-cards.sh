@@ -92,17 +92,16 @@ make_guest() {
 # The least that Linux starts from: busybox, and an init that does what it is told on the serial console.
 make_tree() {
     local root=$1 tree=$2
-    mkdir -p "$tree"/{bin,dev,etc,modules,proc,run,sys,tmp,usr/bin,usr/sbin,usr/lib64,"$LIBRARIES"}
+    mkdir -p "$tree"/{bin,dev,etc,proc,run,sys,tmp,var/run,usr/bin,usr/sbin,usr/lib64,"$LIBRARIES"}
     ln -s usr/lib usr/lib64 "$tree"
-    cp "$(find "$root" -path '*/bin/busybox' -type f)" "$tree/bin/busybox"
+    cp "$root/usr/bin/busybox" "$tree/bin/busybox"
     cp "$root/$LOADER" "$tree/$LOADER"
     cat >"$tree/init" <<'END'
 #!/bin/busybox sh
 # Carries out each line of the serial console, and prints `status N` behind what it printed.
-busybox --install -s /bin
+/bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/usr/sbin HOME=/tmp
 mount -t proc none /proc; mount -t sysfs none /sys; mount -t devtmpfs none /dev; mount -t tmpfs none /run
-while read -r module; do insmod "/modules/$module.ko"; done </modules/order
 stty -F /dev/ttyS0 -echo
 echo "guest ready"
 while read -r line; do eval "$line" </dev/null 2>&1; echo "status $?"; done </dev/ttyS0
@@ -110,19 +109,30 @@ END
     chmod +x "$tree/init"
 }
 
-# The modules by name, and before each what it needs; `order` lists them as they have to be loaded.
+# The modules by name with those that they need, and the index that modprobe finds them by.
 add_modules() {
-    local root=$1 tree=$2 name file need
+    local root=$1 tree=$2 version
+    version=$(ls "$root/usr/lib/modules")
+    mkdir -p "$tree/usr/lib/modules/$version"
+    add_modules_to "$root" "$tree/usr/lib/modules/$version" "${@:3}"
+    "$tree/bin/busybox" depmod -b "$tree" "$version"
+}
+
+add_modules_to() {
+    local root=$1 folder=$2 name file
     for name in "${@:3}"; do
-        ! grep -qx "$name" "$tree/modules/order" 2>/dev/null || continue
+        [[ ! -e $folder/$name.ko ]] || continue
         file=$(find "$root/usr/lib/modules" -name "${name//_/[_-]}.ko.xz")
         [[ -f $file ]] || fail "the kernel has no module $name"
-        "$tree/bin/busybox" xz -dc "$file" >"$tree/modules/$name.ko"
-        need=$(tr '\0' '\n' <"$tree/modules/$name.ko" | sed -n 's/^depends=//p' | tr ',' ' ')
-        # shellcheck disable=SC2086 # one word a module
-        add_modules "$root" "$tree" $need
-        echo "$name" >>"$tree/modules/order"
+        "$root/usr/bin/busybox" xz -dc "$file" >"$folder/$name.ko"
+        # shellcheck disable=SC2046 # one word a module
+        add_modules_to "$root" "$folder" $(needs_of "$folder/$name.ko")
     done
+}
+
+# The modules that a module needs, as its section .modinfo tells.
+needs_of() {
+    tr '\0' '\n' <"$1" | sed -n 's/^depends=//p' | tr ',' ' '
 }
 
 # The programs, and the libraries that they link to.

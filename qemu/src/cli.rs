@@ -54,8 +54,9 @@ pub struct MachineOptions {
 #[derive(Debug, Args)]
 pub struct RunOptions {
     /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vhost-user:queues=N
-    /// (1,000 UDP flows in, all that comes out counted) or user; once for each port, numbered in this order [default: one
-    /// user port].
+    /// (1,000 UDP flows in, all that comes out counted), vfio-user:SOCKET, user, or an Intel card: 82599, x540 or x550 (the
+    /// same flows), with :dgram:LOCAL,REMOTE or :tap:NAME for its cable; once for each port, numbered in this order
+    /// [default: one user port].
     #[arg(long = "port", value_name = "SPEC")]
     pub ports: Vec<Plug>,
     /// Configuration in TOML, handed over as first module.

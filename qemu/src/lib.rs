@@ -8,6 +8,7 @@
 //! | [`Machine`] | a virtual machine, described but not yet started |
 //! | [`Guest`] | the running machine: its console, its metrics, its orderly stop |
 //! | [`PortSpec`] | what a port of the machine is plugged into |
+//! | [`vfio::CardPort`], [`vhost::TrafficPort`] | a card of our own behind such a port: an 82599, a virtio card |
 //! | [`Endpoint`] | our end of a port: frames in, frames out |
 //! | [`Flows`], [`Capture`] | frames to send, each of which is told when it comes out |
 //! | [`Exchange`] | traffic between endpoints, in several directions at once |
@@ -37,6 +38,7 @@ pub mod capture;
 pub mod cli;
 mod console;
 pub mod demo;
+pub mod emulator;
 pub mod endpoint;
 pub mod exchange;
 pub mod flows;
@@ -54,6 +56,7 @@ mod report;
 pub mod run;
 pub mod symbols;
 pub mod tally;
+pub mod vfio;
 pub mod vhost;
 
 pub use accel::Accel;

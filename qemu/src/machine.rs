@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::guest::{Guest, LineHook};
-use crate::ports::{MAX_PORTS, PortSpec, escape};
-use crate::{Accel, Artefact, Iso, process};
+use crate::ports::{Bus, MAX_PORTS, PortSpec, escape};
+use crate::{Accel, Artefact, Iso, emulator, process};
 
 /// The I/O port of the exit device, QEMU's own default.
 const EXIT_PORT: &str = "0x501";
@@ -213,13 +213,16 @@ impl Machine {
 
     /// The command line of QEMU; files that only this machine needs are made in `scratch`.
     fn command(&self, scratch: &Path) -> Result<Command> {
-        let mut command = Command::new(qemu_path()?);
+        let qemu = if self.has_whole_cards() { emulator::path_for_whole_cards()? } else { emulator::path()? };
+        let mut command = Command::new(qemu);
         self.add_arguments(&mut command, scratch)?;
         Ok(command)
     }
 
     fn add_arguments(&self, command: &mut Command, scratch: &Path) -> Result<()> {
         ensure!(self.ports.len() <= MAX_PORTS, "{} ports; at most {MAX_PORTS} fit", self.ports.len());
+        let has_express = self.chipset == Chipset::Q35 || !self.has_whole_cards();
+        ensure!(has_express, "a vfio-user port needs root ports and firmware: machine q35");
         if let Some(config) = &self.config {
             ensure!(config.is_file(), "the configuration {} is no file", config.display());
         }
@@ -248,8 +251,9 @@ impl Machine {
                 self.add_iso(command, scratch)?;
             }
         }
+        let bus = if self.has_whole_cards() { Bus::Own } else { Bus::Common };
         for (index, port) in self.ports.iter().enumerate() {
-            command.args(port.arguments(index, self.accel));
+            command.args(port.arguments(index, self.accel, bus));
         }
         command.args(&self.extra);
         Ok(())
@@ -262,6 +266,11 @@ impl Machine {
         } else {
             chipset.into()
         }
+    }
+
+    /// Whether a port is a card that another process holds.
+    fn has_whole_cards(&self) -> bool {
+        self.ports.iter().any(PortSpec::is_whole_card)
     }
 
     /// Whether a port needs to reach the guest's memory from another process.
@@ -308,20 +317,6 @@ fn add_uefi(command: &mut Command, scratch: &Path) -> Result<()> {
         .args(["-drive", &format!("if=pflash,unit=0,format=raw,readonly=on,file={OVMF_CODE}")])
         .args(["-drive", &format!("if=pflash,unit=1,format=raw,file={vars}")]);
     Ok(())
-}
-
-/// `$SLUICE_QEMU`, or `qemu-system-x86_64` in `PATH`.
-fn qemu_path() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("SLUICE_QEMU").map(PathBuf::from) {
-        ensure!(path.is_file(), "SLUICE_QEMU={} is no file", path.display());
-        return Ok(path);
-    }
-    process::find("qemu-system-x86_64").with_context(|| {
-        format!(
-            "qemu-system-x86_64 is missing (Debian package qemu-system-x86); {} installs it",
-            process::SETUP
-        )
-    })
 }
 
 #[cfg(test)]
@@ -375,6 +370,15 @@ mod tests {
     }
 
     #[test]
+    fn beside_a_card_of_another_process_every_port_has_a_bus_of_its_own() {
+        let card = PortSpec::VfioUser { socket: "/run/a".into() };
+        let text = arguments(&machine().port(PortSpec::User).port(card));
+        assert!(text.contains("-object memory-backend-memfd"), "{text}");
+        assert!(text.contains("id=root0") && text.contains("bus=root0"), "{text}");
+        assert!(text.contains("id=root1") && text.contains("vfio-user-pci"), "{text}");
+    }
+
+    #[test]
     fn a_machine_that_cannot_be_is_refused() {
         let crowded = (0..=MAX_PORTS).fold(machine(), |machine, _| machine.port(PortSpec::User));
         assert!(try_arguments(&crowded).unwrap_err().to_string().contains("at most"));
@@ -382,5 +386,7 @@ mod tests {
         assert!(try_arguments(&unconfigured).unwrap_err().to_string().contains("/no/such/file"));
         let microvm = machine().chipset(Chipset::Microvm).boot(Boot::IsoBios);
         assert!(try_arguments(&microvm).unwrap_err().to_string().contains("microvm"));
+        let card = machine().chipset(Chipset::Pc).port(PortSpec::VfioUser { socket: "/run/a".into() });
+        assert!(try_arguments(&card).unwrap_err().to_string().contains("q35"));
     }
 }

@@ -1,15 +1,20 @@
 //! What the ports of `sluice run` are plugged into: something outside, or a traffic port of the command's own.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
+use crate::vfio::{Cable, CardOptions, CardPort, Model};
 use crate::vhost::{MAX_QUEUE_PAIRS, TrafficConfig, TrafficPort};
-use crate::{Flows, PortSpec, Source};
+use crate::{Flows, PortSpec, Source, ports};
 
 /// How a traffic port of the command's own is written, before the number of queue pairs.
 const TRAFFIC: &str = "vhost-user:queues=";
+/// The Intel cards that can be plugged in, as they are written.
+const CARDS: [(&str, Model); 3] =
+    [("82599", Model::Sfp82599), ("x540", Model::X540), ("x550", Model::X550)];
 /// The flows that a traffic port sends.
 const FLOWS: u32 = 1000;
 /// As many frames as their sequence numbers tell apart: nobody waits for the last.
@@ -25,12 +30,24 @@ pub enum Plug {
         /// Queue pairs of the card.
         queue_pairs: u16,
     },
+    /// An Intel card of the command's own, written `82599`, `x540` or `x550`; behind a colon what its cable leads to,
+    /// `dgram:LOCAL,REMOTE` or `tap:NAME`, where that is not traffic.
+    Card {
+        /// Which card.
+        model: Model,
+        /// What its cable leads to, if not to traffic.
+        outside: Option<PortSpec>,
+    },
 }
 
 impl FromStr for Plug {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        if let Some((_, model)) = CARDS.iter().find(|(name, _)| *name == kind) {
+            return parse_card(*model, rest);
+        }
         let Some(number) = text.strip_prefix(TRAFFIC) else { return text.parse().map(Self::Outside) };
         let queue_pairs = number.parse().ok().filter(|pairs| (1..=MAX_QUEUE_PAIRS).contains(pairs));
         let queue_pairs = queue_pairs
@@ -39,12 +56,22 @@ impl FromStr for Plug {
     }
 }
 
-/// The plugs, with the traffic ports among them at work: each sends 1,000 UDP flows as fast as the guest takes them.
+fn parse_card(model: Model, cable: &str) -> Result<Plug> {
+    let outside = if cable.is_empty() { None } else { Some(cable.parse()?) };
+    let leads = matches!(outside, None | Some(PortSpec::Dgram { .. } | PortSpec::Tap { queues: 1, .. }));
+    ensure!(leads, "the cable of a card leads to dgram:LOCAL,REMOTE or tap:NAME, not to \"{cable}\"");
+    Ok(Plug::Card { model, outside })
+}
+
+/// The plugs, with the traffic ports and the cards among them at work: each that sends traffic sends 1,000 UDP flows as
+/// fast as the guest takes them.
 #[derive(Debug)]
 pub struct Plugged {
     specs: Vec<PortSpec>,
     /// With the number of each port.
     traffic: Vec<(usize, TrafficPort)>,
+    /// With the number of each port.
+    cards: Vec<(usize, CardPort)>,
     /// Holds the sockets.
     folder: TempDir,
 }
@@ -57,11 +84,12 @@ impl Plugged {
     pub fn new(plugs: &[Plug]) -> Result<Self> {
         let folder =
             tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
-        let mut plugged = Self { specs: Vec::new(), traffic: Vec::new(), folder };
+        let mut plugged = Self { specs: Vec::new(), traffic: Vec::new(), cards: Vec::new(), folder };
         for (index, plug) in plugs.iter().enumerate() {
             let spec = match plug {
                 Plug::Outside(spec) => spec.clone(),
                 Plug::Traffic { queue_pairs } => plugged.start_traffic(index, *queue_pairs)?,
+                Plug::Card { model, outside } => plugged.start_card(index, *model, outside.as_ref())?,
             };
             plugged.specs.push(spec);
         }
@@ -69,13 +97,30 @@ impl Plugged {
     }
 
     fn start_traffic(&mut self, index: usize, queue_pairs: u16) -> Result<PortSpec> {
-        let path = self.folder.path().join(format!("port{index}"));
-        let port = TrafficPort::listen(path, TrafficConfig { queue_pairs, ..Default::default() })?;
-        let mut flows = Flows::new(index as u16, FLOWS, FRAMES);
-        port.start(move |frame: &mut Vec<u8>| flows.next(frame), |_: u16, _: &[u8]| {});
+        let port =
+            TrafficPort::listen(self.socket(index), TrafficConfig { queue_pairs, ..Default::default() })?;
+        port.start(flows(index), |_: u16, _: &[u8]| {});
         let spec = port.spec();
         self.traffic.push((index, port));
         Ok(spec)
+    }
+
+    fn start_card(&mut self, index: usize, model: Model, outside: Option<&PortSpec>) -> Result<PortSpec> {
+        let cable = match outside.cloned() {
+            Some(PortSpec::Dgram { local, remote }) => Cable::Dgram { local, remote },
+            Some(PortSpec::Tap { name, .. }) => Cable::Tap { name },
+            _ => Cable::Traffic { takes: None, gives: None },
+        };
+        let options = CardOptions { model, mac: ports::mac_octets(index), ..Default::default() };
+        let card = CardPort::listen(self.socket(index), options, cable)?;
+        card.start(flows(index), |_: u16, _: &[u8]| {});
+        let spec = card.spec();
+        self.cards.push((index, card));
+        Ok(spec)
+    }
+
+    fn socket(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("port{index}"))
     }
 
     /// What to give to the machine, in the order of the plugs.
@@ -83,10 +128,20 @@ impl Plugged {
         &self.specs
     }
 
-    /// Ends the traffic; returns what each traffic port has counted, by the number of the port.
-    pub fn finish(self) -> Vec<(usize, crate::vhost::Report)> {
-        self.traffic.into_iter().map(|(index, port)| (index, port.stop())).collect()
+    /// Ends the traffic; returns what each traffic port and each card has to tell, by the number of the port.
+    pub fn finish(self) -> Vec<(usize, String)> {
+        let traffic = self.traffic.into_iter().map(|(index, port)| (index, port.stop().to_string()));
+        let cards = self.cards.into_iter().map(|(index, card)| (index, card.stop().to_string()));
+        let mut reports: Vec<_> = traffic.chain(cards).collect();
+        reports.sort_by_key(|(index, _)| *index);
+        reports
     }
+}
+
+/// The flows into port `index`, without an end.
+fn flows(index: usize) -> impl FnMut(&mut Vec<u8>) -> bool + Send + 'static {
+    let mut flows = Flows::new(index as u16, FLOWS, FRAMES);
+    move |frame| flows.next(frame)
 }
 
 #[cfg(test)]
@@ -106,15 +161,30 @@ mod tests {
     }
 
     #[test]
+    fn a_card_names_what_its_cable_leads_to() {
+        let card = |model, outside| Plug::Card { model, outside };
+        assert_eq!("82599".parse::<Plug>().unwrap(), card(Model::Sfp82599, None));
+        let tap = PortSpec::Tap { name: "t".into(), queues: 1 };
+        assert_eq!("x540:tap:t".parse::<Plug>().unwrap(), card(Model::X540, Some(tap)));
+        for wrong in ["82599:user", "82599:tap:t,queues=2", "82599:vhost-user:/run/a", "82599:dgram:a"] {
+            let error = wrong.parse::<Plug>().unwrap_err().to_string();
+            assert!(error.contains("dgram:LOCAL,REMOTE"), "{error}");
+        }
+    }
+
+    #[test]
     fn plugs_keep_their_order() {
-        let plugs = [Plug::Outside(PortSpec::User), Plug::Traffic { queue_pairs: 2 }];
+        let card = Plug::Card { model: Model::Sfp82599, outside: None };
+        let plugs = [card, Plug::Outside(PortSpec::User), Plug::Traffic { queue_pairs: 2 }];
         let plugged = Plugged::new(&plugs).unwrap();
-        let [PortSpec::User, PortSpec::VhostUser { socket, queues: 2 }] = plugged.specs() else {
+        let [PortSpec::VfioUser { socket: card }, PortSpec::User, PortSpec::VhostUser { socket, queues: 2 }] =
+            plugged.specs()
+        else {
             panic!("{plugged:?}");
         };
-        assert!(socket.exists());
-        let socket = socket.clone();
-        assert_eq!(plugged.finish().iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1]);
-        assert!(!socket.exists());
+        assert!(socket.exists() && card.exists());
+        let sockets = [card.clone(), socket.clone()];
+        assert_eq!(plugged.finish().iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0, 2]);
+        assert!(sockets.iter().all(|socket| !socket.exists()));
     }
 }

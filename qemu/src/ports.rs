@@ -1,7 +1,7 @@
 //! What a port of the virtual machine is plugged into.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,11 +18,12 @@ pub const MAX_PORTS: usize = LAST_SLOT - FIRST_SLOT + 1;
 /// The most queue pairs of a tap that QEMU and Linux agree on.
 const MAX_TAP_QUEUES: u16 = 256;
 /// How ports are written.
-const ALLOWED: &str = "dgram:LOCAL,REMOTE, tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], user";
+const ALLOWED: &str =
+    "dgram:LOCAL,REMOTE, tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vfio-user:SOCKET, user";
 
 /// One network port of the machine, as given to `--port`.
 ///
-/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]`, `vhost-user:SOCKET[,queues=N]` or `user`.
+/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]`, `vhost-user:SOCKET[,queues=N]`, `vfio-user:SOCKET` or `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
     /// A datagram unix socket: one frame per datagram, without root.
@@ -46,6 +47,12 @@ pub enum PortSpec {
         /// Queue pairs, at most as many as the backend has.
         queues: u16,
     },
+    /// The socket of a whole card that another process holds, such as a [`CardPort`](crate::vfio::CardPort). It takes
+    /// QEMU 10.1 or later, and a PCI Express machine.
+    VfioUser {
+        /// The path of the socket.
+        socket: PathBuf,
+    },
     /// QEMU's own user-mode network: a NAT with DHCP, without root.
     User,
 }
@@ -54,14 +61,34 @@ impl PortSpec {
     /// The arguments of QEMU for this port as the machine's `index`-th: a network backend and the card in front of it.
     ///
     /// Ports get ascending PCI slots, so that their order in the image is the order in which they were given.
-    pub(crate) fn arguments(&self, index: usize, accel: Accel) -> Vec<String> {
-        let device = ["-netdev".into(), self.backend(index), "-device".into(), self.card(index, accel)];
-        self.socket(index).into_iter().flatten().chain(device).collect()
+    pub(crate) fn arguments(&self, index: usize, accel: Accel, bus: Bus) -> Vec<String> {
+        let slot = FIRST_SLOT + index;
+        let (bridge, place) = match bus {
+            Bus::Common => (None, format!("addr={slot:#x}")),
+            Bus::Own => {
+                let number = index + 1;
+                let port =
+                    format!("pcie-root-port,id=root{index},chassis={number},slot={number},addr={slot:#x}");
+                (Some(["-device".into(), port]), format!("bus=root{index}"))
+            }
+        };
+        let card = match self {
+            Self::VfioUser { socket } => whole_card(index, socket),
+            _ => self.card(index, accel, &place),
+        };
+        let backend = self.backend(index).map(|backend| ["-netdev".into(), backend]);
+        let parts = [bridge, self.socket(index), backend, Some(["-device".into(), card])];
+        parts.into_iter().flatten().flatten().collect()
+    }
+
+    /// Whether this is a card that another process holds.
+    pub(crate) fn is_whole_card(&self) -> bool {
+        matches!(self, Self::VfioUser { .. })
     }
 
     /// Whether another process reads and writes the guest's memory.
     pub(crate) fn needs_shared_memory(&self) -> bool {
-        matches!(self, Self::VhostUser { .. })
+        matches!(self, Self::VhostUser { .. } | Self::VfioUser { .. })
     }
 
     /// What the backend talks through, where that is an object of its own.
@@ -71,8 +98,9 @@ impl PortSpec {
         Some(["-chardev".into(), format!("socket,id=socket{index},path={path}")])
     }
 
-    fn backend(&self, index: usize) -> String {
-        match self {
+    /// What frames come from and go to, where QEMU has to know.
+    fn backend(&self, index: usize) -> Option<String> {
+        Some(match self {
             Self::Dgram { local, remote } => format!(
                 "dgram,id=port{index},local.type=unix,local.path={},remote.type=unix,remote.path={}",
                 escape(&local.to_string_lossy()),
@@ -88,15 +116,15 @@ impl PortSpec {
             Self::VhostUser { queues, .. } => {
                 format!("vhost-user,id=port{index},chardev=socket{index},queues={queues}")
             }
+            Self::VfioUser { .. } => return None,
             Self::User => format!("user,id=port{index}"),
-        }
+        })
     }
 
     /// A modern virtio card without boot ROM: the firmware would spend time on it and never use it.
-    fn card(&self, index: usize, accel: Accel) -> String {
-        let slot = FIRST_SLOT + index;
+    fn card(&self, index: usize, accel: Accel, place: &str) -> String {
         let mut card = format!(
-            "virtio-net-pci,netdev=port{index},mac={},addr={slot:#x},disable-legacy=on,romfile=",
+            "virtio-net-pci,netdev=port{index},mac={},{place},disable-legacy=on,romfile=",
             mac(index),
         );
         let queues = self.queues();
@@ -120,9 +148,26 @@ impl PortSpec {
     fn queues(&self) -> u16 {
         match self {
             Self::Tap { queues, .. } | Self::VhostUser { queues, .. } => *queues,
-            Self::Dgram { .. } | Self::User => 1,
+            Self::Dgram { .. } | Self::VfioUser { .. } | Self::User => 1,
         }
     }
+}
+
+/// Where the ports of a machine are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bus {
+    /// All on the first bus.
+    Common,
+    /// Each behind a root port of its own, as PCI Express cards are in a real machine.
+    Own,
+}
+
+/// A card that is a process of its own, behind the `index`-th root port; JSON, because the socket is a structure.
+fn whole_card(index: usize, socket: &Path) -> String {
+    let socket = serde_json::json!({ "type": "unix", "path": socket.to_string_lossy() });
+    let card =
+        serde_json::json!({ "driver": "vfio-user-pci", "bus": format!("root{index}"), "socket": socket });
+    card.to_string()
 }
 
 /// The address of the machine's `index`-th port, in colon notation.
@@ -151,6 +196,7 @@ impl FromStr for PortSpec {
             "dgram" => parse_dgram(rest),
             "tap" => parse_tap(rest),
             "vhost-user" => parse_vhost_user(rest),
+            "vfio-user" if !rest.is_empty() => Ok(Self::VfioUser { socket: rest.into() }),
             "user" if rest.is_empty() => Ok(Self::User),
             _ => bail!("unknown port \"{text}\"; allowed: {ALLOWED}"),
         }
@@ -202,6 +248,7 @@ impl fmt::Display for PortSpec {
             Self::VhostUser { socket, queues } => {
                 write!(f, "vhost-user:{},queues={queues}", socket.display())
             }
+            Self::VfioUser { socket } => write!(f, "vfio-user:{}", socket.display()),
             Self::User => f.write_str("user"),
         }
     }
@@ -212,7 +259,7 @@ mod tests {
     use super::*;
 
     fn arguments(spec: &PortSpec, index: usize, accel: Accel) -> String {
-        spec.arguments(index, accel).join(" ")
+        spec.arguments(index, accel, Bus::Common).join(" ")
     }
 
     #[test]
@@ -223,6 +270,7 @@ mod tests {
             "tap:tap0,queues=4",
             "vhost-user:/run/a",
             "vhost-user:/run/a,queues=64",
+            "vfio-user:/run/a",
             "user",
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
@@ -242,6 +290,7 @@ mod tests {
             ("tap:tap0,queues=many", "from 1 to 256"),
             ("vhost-user:", "names its socket"),
             ("vhost-user:,queues=4", "names its socket"),
+            ("vfio-user:", "vfio-user:SOCKET"),
             ("vhost-user:/run/a,queues=129", "from 1 to 128"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();
@@ -273,6 +322,21 @@ mod tests {
         assert!(text.ends_with("mq=on,rx_queue_size=1024,tx_queue_size=1024,vectors=0"), "{text}");
         let text = arguments(&spec, 1, Accel::Kvm);
         assert!(text.ends_with("tx_queue_size=1024,vectors=10"), "{text}");
+    }
+
+    #[test]
+    fn each_port_can_have_a_root_port_of_its_own() {
+        let card = PortSpec::VfioUser { socket: "/run/a\"b".into() };
+        let [first, second] =
+            [(&card, 0), (&PortSpec::User, 1)].map(|(spec, index)| spec.arguments(index, Accel::Tcg, Bus::Own));
+        assert_eq!(first[..2], ["-device", "pcie-root-port,id=root0,chassis=1,slot=1,addr=0x2"]);
+        let device: serde_json::Value = serde_json::from_str(&first[3]).unwrap();
+        assert_eq!((&first[2], first.len()), (&"-device".to_owned(), 4));
+        assert_eq!((&device["driver"], &device["bus"]), (&"vfio-user-pci".into(), &"root0".into()));
+        assert_eq!(device["socket"]["path"], "/run/a\"b");
+        let second = second.join(" ");
+        assert!(second.starts_with("-device pcie-root-port,id=root1,chassis=2,slot=2,addr=0x3 "), "{second}");
+        assert!(second.contains("mac=52:54:00:12:34:57,bus=root1,"), "{second}");
     }
 
     #[test]

@@ -25,13 +25,13 @@ impl Window {
     }
 
     /// Takes room for a frame if there is any.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         let room = |frames| (frames < self.limit).then_some(frames + 1);
         self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
     }
 
     /// Makes room for a frame. Frames that nobody put in make none.
-    pub(super) fn give(&self) {
+    pub(crate) fn give(&self) {
         let less = |frames: usize| frames.checked_sub(1);
         let _ = self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
