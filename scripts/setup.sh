@@ -2,7 +2,8 @@
 # Installs what this machine lacks to build, run and test Sluice: Debian 12 and 13, Ubuntu 24.04.
 #
 #   scripts/setup.sh            what `cargo run --release -- demo` needs: a linker and QEMU
-#   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools
+#   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools; and, unpacked into the cache,
+#                               a QEMU that takes cards and a Linux guest (scripts/setup-cards.sh)
 #   scripts/setup.sh --lint     also cargo-deny, built into ${SLUICE_CACHE:-~/.cache/sluice}
 #
 # Only what is missing is installed, as root or through sudo, and printed first. A machine that has everything is
@@ -35,16 +36,17 @@ ping                                      iputils-ping
 iperf3                                    iperf3
 curl                                      curl
 python3                                   python3
+/usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring
 "
 readonly FOR_LINT="
 git                                       git
 "
 
 main() {
-    local needs=$FOR_DEMO lint=
+    local needs=$FOR_DEMO lint='' tests=
     for option in "$@"; do
         case $option in
-            --tests) needs+=$FOR_TESTS ;;
+            --tests) needs+=$FOR_TESTS tests=yes ;;
             --lint) needs+=$FOR_LINT lint=yes ;;
             -h | --help) usage; exit 0 ;;
             *) usage >&2; fail "unknown option $option" ;;
@@ -55,6 +57,9 @@ main() {
     PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
     install_missing_packages "$needs"
     check_rust
+    if [[ $tests ]]; then
+        "$(dirname "${BASH_SOURCE[0]}")/setup-cards.sh"
+    fi
     if [[ $lint ]]; then
         install_cargo_deny
     fi

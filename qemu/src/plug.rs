@@ -13,8 +13,7 @@ use crate::{Flows, PortSpec, Source, ports};
 /// How a traffic port of the command's own is written, before the number of queue pairs.
 const TRAFFIC: &str = "vhost-user:queues=";
 /// The Intel cards that can be plugged in, as they are written.
-const CARDS: [(&str, Model); 3] =
-    [("82599", Model::Sfp82599), ("x540", Model::X540), ("x550", Model::X550)];
+const CARDS: [(&str, Model); 3] = [("82599", Model::Sfp82599), ("x540", Model::X540), ("x550", Model::X550)];
 /// The flows that a traffic port sends.
 const FLOWS: u32 = 1000;
 /// As many frames as their sequence numbers tell apart: nobody waits for the last.

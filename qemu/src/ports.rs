@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn each_port_can_have_a_root_port_of_its_own() {
         let card = PortSpec::VfioUser { socket: "/run/a\"b".into() };
-        let [first, second] =
-            [(&card, 0), (&PortSpec::User, 1)].map(|(spec, index)| spec.arguments(index, Accel::Tcg, Bus::Own));
+        let [first, second] = [(&card, 0), (&PortSpec::User, 1)]
+            .map(|(spec, index)| spec.arguments(index, Accel::Tcg, Bus::Own));
         assert_eq!(first[..2], ["-device", "pcie-root-port,id=root0,chassis=1,slot=1,addr=0x2"]);
         let device: serde_json::Value = serde_json::from_str(&first[3]).unwrap();
         assert_eq!((&first[2], first.len()), (&"-device".to_owned(), 4));

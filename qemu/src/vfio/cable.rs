@@ -89,8 +89,16 @@ pub(super) struct Plug {
 }
 
 enum End {
-    Traffic { traffic: Option<(Box<dyn Source>, Box<dyn Sink>)>, takes: Option<Window>, gives: Option<Window> },
-    Dgram { socket: UnixDatagram, local: PathBuf, remote: PathBuf },
+    Traffic {
+        traffic: Option<(Box<dyn Source>, Box<dyn Sink>)>,
+        takes: Option<Window>,
+        gives: Option<Window>,
+    },
+    Dgram {
+        socket: UnixDatagram,
+        local: PathBuf,
+        remote: PathBuf,
+    },
     Tap(File),
 }
 
@@ -99,8 +107,8 @@ impl Plug {
         let end = match cable {
             Cable::Traffic { takes, gives } => End::Traffic { traffic: None, takes, gives },
             Cable::Dgram { local, remote } => {
-                let socket = UnixDatagram::bind(&local)
-                    .with_context(|| format!("cannot bind {}", local.display()))?;
+                let socket =
+                    UnixDatagram::bind(&local).with_context(|| format!("cannot bind {}", local.display()))?;
                 socket.set_nonblocking(true)?;
                 End::Dgram { socket, local, remote }
             }

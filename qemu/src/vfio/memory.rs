@@ -32,8 +32,7 @@ impl DmaMap {
     /// Takes away what lies wholly within the `size` bytes at `address`.
     pub(super) fn unmap(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size);
-        let regions: Vec<_> =
-            self.guest.iter().map(|region| (region.start_addr().0, region.len())).collect();
+        let regions: Vec<_> = self.guest.iter().map(|region| (region.start_addr().0, region.len())).collect();
         for (start, length) in regions {
             if start >= address
                 && start + length <= end

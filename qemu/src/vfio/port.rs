@@ -92,7 +92,12 @@ impl CardPort {
         CardReport {
             cable: slot.plug.counts().clone(),
             violations: slot.card.violations().iter().map(ToString::to_string).collect(),
-            unknown: slot.card.unknown().iter().map(|(offset, access)| format!("{offset:#x}: {access:?}")).collect(),
+            unknown: slot
+                .card
+                .unknown()
+                .iter()
+                .map(|(offset, access)| format!("{offset:#x}: {access:?}"))
+                .collect(),
         }
     }
 

@@ -116,7 +116,14 @@ impl ServerBackend for Backend {
         Ok(())
     }
 
-    fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, files: Vec<File>) -> io::Result<()> {
+    fn set_irqs(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        count: u32,
+        files: Vec<File>,
+    ) -> io::Result<()> {
         if index != VFIO_PCI_MSIX_IRQ_INDEX {
             return Ok(());
         }
