@@ -15,6 +15,7 @@ use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
 use crate::stack::{Instant, IpCidr, Stack, StackConfig};
 use crate::stats::{Ledger, LockStats, WorkerStats};
+use crate::steer::{self, RxMode};
 use crate::txmap::{self, Mode, Plan, StackNeed};
 use crate::txpath::{SharedTx, TxPath, WhenTaken};
 use crate::verdict::PortId;
@@ -40,11 +41,17 @@ pub struct Assembly<R, T> {
     pub workers: Vec<Worker<R, T>>,
 }
 
-/// The most buffers that are outside of the rings. Each worker holds a full cache, a burst in its hands, and one that waits
-/// at every port; then come the stacks and what waits for them.
-pub fn buffers_outside_rings(config: &Config, workers: usize, ports: usize) -> usize {
+/// The most buffers that are outside of the devices' rings, with `workers` workers over `rx_queues` RX queues of `ports`
+/// ports. Each worker that has work holds a full cache, a burst in its hands, and one that waits at every port; then come
+/// those that are on their way between workers, the stacks, and what waits for them.
+pub fn buffers_outside_rings(config: &Config, workers: usize, rx_queues: usize, ports: usize) -> usize {
+    let receivers = workers.min(rx_queues);
+    let (busy, between) = match config.rx {
+        RxMode::Hardware => (receivers, 0),
+        RxMode::Software => (workers, steer::Shape::new(workers, receivers).buffers()),
+    };
     let stacks = port_ids(ports).filter(|&port| config.stack.addresses(port).next().is_some()).count();
-    workers * (CACHE_CAPACITY + MAX_BURST * (1 + ports)) + local::buffers(stacks, workers)
+    busy * (CACHE_CAPACITY + MAX_BURST * (1 + ports)) + between + local::buffers(stacks, busy)
 }
 
 /// Makes `workers` workers (see [`Config::worker_count`]) over the queues of all ports, in the order of the ports. Every
@@ -65,6 +72,9 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let interrupts: Vec<usize> = ports.iter().map(|port| port.rx_interrupts).collect();
     let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|port| (port.queues.rx, port.queues.tx)).unzip();
     let inputs = hand_out_rx(rx, &interrupts, workers);
+    let receivers = inputs.iter().filter(|inputs| !inputs.is_empty()).count();
+    let ledgers = stats.iter().map(|stats| Ledger::new(stats.handed.clone())).collect();
+    let steerings = steer::connect(config.rx, receivers, ledgers);
     let mut outputs: Vec<Vec<TxPath<T>>> = (0..workers).map(|_| Vec::new()).collect();
     let mut local = LocalHost::new(clock);
     let mut telemetry = Vec::new();
@@ -78,20 +88,23 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
         telemetry.push(PortTelemetry { plan, locks: handed_out.locks });
     }
 
-    let control = Control::new(Telemetry { ports: telemetry, workers: stats.clone(), pool }, spare);
+    let telemetry = Telemetry { rx: config.rx, ports: telemetry, workers: stats.clone(), pool };
+    let control = Control::new(telemetry, spare);
     // The first worker gets the stacks, the others a host of none.
     let hosts = core::iter::once(local).chain(core::iter::repeat_with(|| LocalHost::new(clock)));
-    let workers = inputs.into_iter().zip(outputs).zip(passing).zip(hosts).zip(stats).map(
-        |((((inputs, paths), passing), local), stats)| Worker {
+    let workers = inputs.into_iter().zip(steerings).zip(outputs).zip(passing).zip(hosts).zip(stats).map(
+        |(((((inputs, steering), paths), passing), local), stats)| Worker {
             program: config.program,
             idle: config.idle,
             batch: config.batch,
             inputs,
+            steering,
             outputs: Outputs::new(paths),
             passing,
             local,
             cache: pool.cache(),
-            ledger: Ledger::new(stats),
+            ledger: Ledger::new(stats.decided.clone()),
+            stats,
             clock,
         },
     );

@@ -8,7 +8,8 @@ use netdrv::pool::Pool;
 use netdrv::sync::{AtomicBool, Ordering, SpinMutex, spin_loop};
 
 use crate::metrics;
-use crate::stats::{Counts, LockStats, WorkerStats};
+use crate::stats::{self, Counts, LockStats, WorkerStats};
+use crate::steer::RxMode;
 use crate::txmap::Plan;
 use crate::txpath::TxPath;
 use crate::verdict::PortId;
@@ -22,6 +23,7 @@ pub struct Control<R, T> {
 
 /// Everything that metrics are made of.
 pub(crate) struct Telemetry {
+    pub(crate) rx: RxMode,
     pub(crate) ports: Vec<PortTelemetry>,
     pub(crate) workers: Vec<Arc<WorkerStats>>,
     pub(crate) pool: &'static Pool,
@@ -112,9 +114,7 @@ impl<R, T> Control<R, T> {
 impl Telemetry {
     /// The counters of `port`, summed over the workers.
     pub(crate) fn counts(&self, port: PortId) -> Counts {
-        let mut sum = Counts::default();
-        self.workers.iter().for_each(|worker| sum += &worker.read(port));
-        sum
+        stats::sum(&self.workers, port)
     }
 
     /// Buffers that hold no packet, in the depot and in the workers' caches.

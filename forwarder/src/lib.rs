@@ -20,6 +20,7 @@ mod ports;
 pub mod programs;
 pub mod stack;
 pub mod stats;
+pub mod steer;
 #[cfg(test)]
 mod testing;
 pub mod txmap;

@@ -10,7 +10,7 @@
 //! | `sluice_drops_total{reason}` | it ended; one reason each |
 //! | `sluice_passed_packets_total` | it was passed to the local stack |
 //! | `sluice_forwarded_packets_total` | a TX ring took it (of whichever port) |
-//! | `sluice_waiting_packets` (a gauge) | it is in a worker, and no TX ring has had room for it yet |
+//! | `sluice_waiting_packets` (a gauge) | it is in a worker, and no TX ring has had room for it yet, or on its way to one |
 //!
 //! So, for each port, exactly: **rx_packets = Σ drops + passed + forwarded + waiting**.
 //!
@@ -19,12 +19,15 @@
 //! two sides meet in the sum over all ports: **Σ forwarded + Σ stack_sent = Σ tx_packets**. This one is exact when no worker is in the midst of a
 //! batch; for a single port the two differ, since what port 0 receives leaves by port 1.
 //!
-//! When traffic has stopped, both gauges go to 0 by themselves.
+//! With `rx=software`, `sluice_steered_packets_total` counts packets received here that were handed to another worker, and
+//! `sluice_steering_waiting_packets` (a gauge) is how many of these it has not taken: they are part of waiting.
 //!
-//! Verdicts are counted by receiving port as well. A program sees every packet but those refused before it:
-//! **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated and unknown_descriptor**. A verdict `drop` or
-//! `aborted` is the drop reason `verdict` or `aborted`. A `tx` or `redirect` can end as a drop (`no_such_port`,
-//! `tx_unavailable`, `tx_ring_full`, `tx_refused`).
+//! When traffic has stopped, all three gauges go to 0 by themselves.
+//!
+//! Verdicts are counted by receiving port as well. A program sees every packet but those refused before it and those that
+//! have not come to it yet: **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated, unknown_descriptor
+//! and steer_ring_full − steering_waiting**. A verdict `drop` or `aborted` is the drop reason `verdict` or `aborted`. A `tx`
+//! or `redirect` can end as a drop (`no_such_port`, `tx_unavailable`, `tx_ring_full`, `tx_refused`).
 //!
 //! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side
 //! (its length is not known), and bytes but no packets on the transmitting side (the ring had to take it to see that).
@@ -47,7 +50,7 @@ enum Kind {
 }
 
 /// A counter of each port.
-const PORT_COUNTERS: [(&str, &str, Counter); 7] = [
+const PORT_COUNTERS: [(&str, &str, Counter); 8] = [
     ("sluice_port_rx_packets", "Packets received, with those refused at the ring.", Counter::RxPackets),
     ("sluice_port_rx_bytes", "Bytes received.", Counter::RxBytes),
     ("sluice_port_tx_packets", "Packets that the TX rings of this port took.", Counter::TxPackets),
@@ -55,6 +58,7 @@ const PORT_COUNTERS: [(&str, &str, Counter); 7] = [
     ("sluice_passed_packets", "Packets received here and passed to the local stack.", Counter::Passed),
     ("sluice_stack_sent_packets", "Packets of the local stack that the TX rings took.", Counter::StackSent),
     ("sluice_forwarded_packets", "Packets received here that a TX ring took.", Counter::Forwarded),
+    ("sluice_steered_packets", "Packets received here that were handed to another core.", Counter::Steered),
 ];
 
 /// Writes everything, ending with a line `# EOF`.
@@ -63,6 +67,8 @@ pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result 
     let ports: Vec<Counts> =
         (0..).map(PortId).take(telemetry.ports.len()).map(|port| telemetry.counts(port)).collect();
     write_packets(&ports, out)?;
+    family(out, "sluice_rx_mode", Kind::Gauge, "1 for who spreads flows over the cores.")?;
+    writeln!(out, "sluice_rx_mode{{mode=\"{}\"}} 1", telemetry.rx.label())?;
     write_tx_map(telemetry, out)?;
     write_cores(telemetry, out)?;
     write_shares(telemetry, out)?;
@@ -81,10 +87,19 @@ fn write_packets(ports: &[Counts], out: &mut impl Write) -> fmt::Result {
         out,
         "sluice_waiting_packets",
         Kind::Gauge,
-        "Packets received here that wait for room in a TX ring.",
+        "Packets received here that wait for another core or for room in a TX ring.",
     )?;
     for (port, counts) in ports.iter().enumerate() {
         writeln!(out, "sluice_waiting_packets{{port=\"{port}\"}} {}", counts[Counter::Waiting])?;
+    }
+    family(
+        out,
+        "sluice_steering_waiting_packets",
+        Kind::Gauge,
+        "Packets received here that another core has not taken yet.",
+    )?;
+    for (port, counts) in ports.iter().enumerate() {
+        writeln!(out, "sluice_steering_waiting_packets{{port=\"{port}\"}} {}", counts.in_steering())?;
     }
     family(
         out,

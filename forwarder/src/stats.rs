@@ -4,7 +4,6 @@
 //! (`Versioned`), so that a reader never sees half a batch: what [`metrics`](crate::metrics) says about the sum of a
 //! port's counters holds in every reading, also under load.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{AddAssign, Index, IndexMut};
@@ -27,8 +26,13 @@ pub enum Counter {
     StackSent,
     /// Packets received here that a TX ring took, whichever port's.
     Forwarded,
-    /// Packets received here that wait in the worker for room in a TX ring. Goes up and down.
+    /// Packets received here that wait in the worker for room in a TX ring. Goes up and down. In the sum over all workers:
+    /// also those that wait to be taken, see [`Counter::Steered`].
     Waiting,
+    /// Packets received here that were handed to another worker, which is to decide on them.
+    Steered,
+    /// Packets received here that a worker took of those that were handed to it.
+    Taken,
     /// Packets that the port's TX rings took.
     TxPackets,
     /// Bytes of the packets that the port's TX rings took, with those that the device then refused.
@@ -44,7 +48,7 @@ pub enum Counter {
 impl Counter {
     const VERDICTS: usize = VerdictKind::ALL.len();
     const DROPS: usize = DropReason::ALL.len();
-    const COUNT: usize = Counter::VERDICTS + Counter::DROPS + 9;
+    const COUNT: usize = Counter::VERDICTS + Counter::DROPS + 11;
 
     /// The place among [`Counts`]: verdicts, drops, the rest.
     #[inline(always)]
@@ -62,6 +66,8 @@ impl Counter {
             Counter::TxBytes => REST + 6,
             Counter::TxCompleted => REST + 7,
             Counter::StackSent => REST + 8,
+            Counter::Steered => REST + 9,
+            Counter::Taken => REST + 10,
         }
     }
 }
@@ -105,6 +111,11 @@ impl Counts {
     pub fn dropped(&self) -> u64 {
         DropReason::ALL.iter().map(|&reason| self[Counter::Drop(reason)]).sum()
     }
+
+    /// Packets received here that were handed to another worker and not taken yet. No program has seen them.
+    pub fn in_steering(&self) -> u64 {
+        self[Counter::Steered] - self[Counter::Taken]
+    }
 }
 
 /// A number that one core at a time writes and any core reads: an addition is plain, not a locked one.
@@ -128,6 +139,13 @@ impl Gauge {
     }
 }
 
+/// The published counters of every port.
+pub(crate) type Rows = Arc<[Versioned<{ Counter::COUNT }>]>;
+
+fn rows(ports: usize) -> Rows {
+    (0..ports).map(|_| Versioned::new()).collect()
+}
+
 /// What one worker publishes.
 #[repr(align(128))]
 pub(crate) struct WorkerStats {
@@ -139,7 +157,10 @@ pub(crate) struct WorkerStats {
     pub(crate) asleep: Gauge,
     /// Free buffers in the worker's cache.
     pub(crate) cached: Gauge,
-    rows: Box<[Versioned<{ Counter::COUNT }>]>,
+    /// About the packets that it decides on.
+    pub(crate) decided: Rows,
+    /// About those that it hands to other workers; published before they can be taken.
+    pub(crate) handed: Rows,
 }
 
 impl WorkerStats {
@@ -150,17 +171,33 @@ impl WorkerStats {
             idle: Gauge::default(),
             asleep: Gauge::default(),
             cached: Gauge::default(),
-            rows: (0..ports).map(|_| Versioned::new()).collect(),
+            decided: rows(ports),
+            handed: rows(ports),
         }
     }
 
-    /// What the worker has published about `port`.
+    /// What the worker has published about the packets of `port` that it decides on.
     ///
     /// # Panics
     /// Where there is no such port.
     pub(crate) fn read(&self, port: PortId) -> Counts {
-        Counts(self.rows[port.index()].read())
+        Counts(self.decided[port.index()].read())
     }
+}
+
+/// The counters of `port`, summed over `workers`.
+///
+/// Both kinds of rows add up on their own. All that says that a packet was taken is read before what says that it was
+/// handed over, and was published after it: no reading has more packets taken than handed over.
+///
+/// # Panics
+/// Where there is no such port.
+pub(crate) fn sum(workers: &[Arc<WorkerStats>], port: PortId) -> Counts {
+    let mut sum = Counts::default();
+    workers.iter().for_each(|worker| sum += &worker.read(port));
+    workers.iter().for_each(|worker| sum += &Counts(worker.handed[port.index()].read()));
+    sum[Counter::Waiting] += sum.in_steering();
+    sum
 }
 
 /// How often a shared TX queue's lock was taken, written by whoever holds it.
@@ -186,7 +223,7 @@ impl LockStats {
 /// A worker's own counters, ahead of what it has published by at most a batch.
 pub(crate) struct Ledger {
     pages: Vec<Page>,
-    stats: Arc<WorkerStats>,
+    rows: Rows,
 }
 
 #[derive(Clone, Default)]
@@ -196,8 +233,8 @@ struct Page {
 }
 
 impl Ledger {
-    pub(crate) fn new(stats: Arc<WorkerStats>) -> Ledger {
-        Ledger { pages: alloc::vec![Page::default(); stats.rows.len()], stats }
+    pub(crate) fn new(rows: Rows) -> Ledger {
+        Ledger { pages: alloc::vec![Page::default(); rows.len()], rows }
     }
 
     /// The counters of `port`, to change.
@@ -214,16 +251,12 @@ impl Ledger {
     /// Shows everyone what changed since the last call.
     #[inline(always)]
     pub(crate) fn publish(&mut self) {
-        for (page, row) in self.pages.iter_mut().zip(&self.stats.rows) {
+        for (page, row) in self.pages.iter_mut().zip(self.rows.iter()) {
             if page.changed {
                 page.changed = false;
                 row.publish(&page.counts.0);
             }
         }
-    }
-
-    pub(crate) fn stats(&self) -> &WorkerStats {
-        &self.stats
     }
 }
 
@@ -241,6 +274,8 @@ mod tests {
             Counter::Passed,
             Counter::Forwarded,
             Counter::Waiting,
+            Counter::Steered,
+            Counter::Taken,
             Counter::TxPackets,
             Counter::TxBytes,
             Counter::TxCompleted,
@@ -255,12 +290,30 @@ mod tests {
 
     #[test]
     fn only_what_was_published_is_seen() {
-        let stats = Arc::new(WorkerStats::new(2));
-        let mut ledger = Ledger::new(stats.clone());
+        let workers = [Arc::new(WorkerStats::new(2))];
+        let mut ledger = Ledger::new(workers[0].decided.clone());
         ledger.port(PortId(1))[Counter::Drop(DropReason::Runt)] += 3;
-        assert_eq!(stats.read(PortId(1)), Counts::default());
+        assert_eq!(sum(&workers, PortId(1)), Counts::default());
         ledger.publish();
-        assert_eq!(stats.read(PortId(1)).dropped(), 3);
-        assert_eq!(stats.read(PortId(0)), Counts::default());
+        assert_eq!(sum(&workers, PortId(1)).dropped(), 3);
+        assert_eq!(sum(&workers, PortId(0)), Counts::default());
+    }
+
+    #[test]
+    fn what_was_handed_over_and_not_taken_waits() {
+        let workers = [Arc::new(WorkerStats::new(1)), Arc::new(WorkerStats::new(1))];
+        let mut handed = Ledger::new(workers[0].handed.clone());
+        handed.port(PortId(0))[Counter::RxPackets] += 5;
+        handed.port(PortId(0))[Counter::Steered] += 5;
+        handed.publish();
+        assert_eq!(sum(&workers, PortId(0))[Counter::Waiting], 5);
+        let mut taken = Ledger::new(workers[1].decided.clone());
+        taken.port(PortId(0))[Counter::Taken] += 3;
+        taken.port(PortId(0))[Counter::Forwarded] += 2;
+        taken.port(PortId(0))[Counter::Waiting] += 1;
+        taken.publish();
+        let sum = sum(&workers, PortId(0));
+        assert_eq!((sum[Counter::Waiting], sum.in_steering()), (3, 2));
+        assert_eq!(sum[Counter::RxPackets], sum[Counter::Forwarded] + sum[Counter::Waiting]);
     }
 }

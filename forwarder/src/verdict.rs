@@ -90,6 +90,8 @@ pub enum DropReason {
     Aborted,
     /// Shorter than an Ethernet header: no program sees it.
     Runt,
+    /// The worker that is to decide on it takes no more for now (`rx=software`): no program sees it.
+    SteerRingFull,
     /// Redirected to a port that does not exist.
     NoSuchPort,
     /// The output has no TX queue.
@@ -112,10 +114,11 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [DropReason; 12] = [
+    pub const ALL: [DropReason; 13] = [
         DropReason::Verdict,
         DropReason::Aborted,
         DropReason::Runt,
+        DropReason::SteerRingFull,
         DropReason::NoSuchPort,
         DropReason::TxUnavailable,
         DropReason::TxRingFull,
@@ -133,6 +136,7 @@ impl DropReason {
             DropReason::Verdict => "verdict",
             DropReason::Aborted => "aborted",
             DropReason::Runt => "runt",
+            DropReason::SteerRingFull => "steer_ring_full",
             DropReason::NoSuchPort => "no_such_port",
             DropReason::TxUnavailable => "tx_unavailable",
             DropReason::TxRingFull => "tx_ring_full",

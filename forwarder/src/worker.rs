@@ -1,5 +1,6 @@
 //! The worker: the loop that owns one core, and the match that turns verdicts into queues.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -13,8 +14,9 @@ use crate::local::{LocalHost, Passing};
 use crate::meter::{Clock, Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
 use crate::programs::{Context, Program, Verdicts};
-use crate::stats::{Counter, Ledger};
-use crate::verdict::{DropReason, Verdict};
+use crate::stats::{Counter, Ledger, WorkerStats};
+use crate::steer::Steering;
+use crate::verdict::{DropReason, PortId, Verdict};
 use crate::wire::ethernet;
 
 /// One core's share of the forwarder: its RX queues, and a way out of every port.
@@ -23,12 +25,14 @@ pub struct Worker<R, T> {
     pub(crate) idle: IdleMode,
     pub(crate) batch: usize,
     pub(crate) inputs: Vec<Input<R>>,
+    pub(crate) steering: Steering,
     pub(crate) outputs: Outputs<T>,
     pub(crate) passing: Passing,
     /// The stacks, on the worker that runs them.
     pub(crate) local: LocalHost<T>,
     pub(crate) cache: PoolCache,
     pub(crate) ledger: Ledger,
+    pub(crate) stats: Arc<WorkerStats>,
     pub(crate) clock: Clock,
 }
 
@@ -42,11 +46,11 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let mut spell = Spell::new(self.idle, self.clock);
         while !control.is_stopping() {
             let kind = self.round();
-            let now = meter.account(kind, self.ledger.stats());
+            let now = meter.account(kind, &self.stats);
             if spell.is_over(kind, now) {
                 let until_chores = chores.is_some().then(|| every.remaining(now, self.clock));
                 self.doze(control, sleep, until_chores.unwrap_or(LONGEST));
-                meter.account(RoundKind::Asleep, self.ledger.stats());
+                meter.account(RoundKind::Asleep, &self.stats);
             }
             if let Some(chores) = &mut chores
                 && every.is_due(now)
@@ -61,15 +65,17 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Sleeps until a queue interrupts, for `limit` at most.
     fn doze(&mut self, control: &Control<R, T>, sleep: Sleep, limit: Duration) {
         let all_interrupt = self.inputs.iter().all(|input| input.interrupts);
-        let is_relaxed = all_interrupt && self.local.is_empty() && self.outputs.drained();
+        let is_relaxed =
+            all_interrupt && self.steering.inboxes() == 0 && self.local.is_empty() && self.outputs.drained();
         let limit = if is_relaxed { limit } else { limit.min(ATTENTIVE) };
         let inputs = &mut self.inputs;
         sleep(limit, &mut || control.is_stopping() || inputs.iter_mut().any(|input| !input.queue.arm()));
     }
 
-    /// Whether any RX queue is this worker's: one without has nothing to do but to [`retire`](Self::retire).
-    pub fn receives(&self) -> bool {
-        !self.inputs.is_empty()
+    /// Whether packets come to this worker, from an RX queue or from another worker. If not, it has nothing to do but to
+    /// [`retire`](Self::retire).
+    pub fn has_work(&self) -> bool {
+        !self.inputs.is_empty() || self.steering.inboxes() > 0
     }
 
     /// Gives the queues back without ever running, so that the core may sleep.
@@ -83,6 +89,9 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         for input in 0..self.inputs.len() {
             moved |= self.process(input);
         }
+        for inbox in 0..self.steering.inboxes() {
+            moved |= self.process_steered(inbox);
+        }
         moved |= self.local.poll(&mut self.cache, &mut self.ledger);
         if !moved {
             moved = self.reclaim();
@@ -91,14 +100,14 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
             return RoundKind::Idle;
         }
         self.ledger.publish();
-        self.ledger.stats().cached.set(self.cache.len() as u64);
+        self.stats.cached.set(self.cache.len() as u64);
         RoundKind::Busy
     }
 
-    /// Receives a burst from one queue and sees every packet to its end. Returns whether there was any.
+    /// Receives a burst from one queue, and decides on it, or on this worker's share of it. Returns whether there was any.
     #[inline(always)]
     fn process(&mut self, input: usize) -> bool {
-        let Worker { program, batch, inputs, outputs, passing, cache, ledger, .. } = self;
+        let Worker { batch, inputs, steering, cache, ledger, .. } = self;
         let input = &mut inputs[input];
 
         let mut burst = Burst::new();
@@ -107,32 +116,54 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         if received == 0 {
             return refused;
         }
-        let counts = ledger.port(input.port);
-        counts[Counter::RxPackets] += received as u64;
+        let port = input.port;
+        if steering.spreads() {
+            steering.spread(port, &mut burst, cache, ledger);
+        }
+        let counts = ledger.port(port);
+        counts[Counter::RxPackets] += burst.len() as u64;
         counts[Counter::RxBytes] += total_len(&burst);
+        self.decide(port, burst);
+        true
+    }
+
+    /// Takes a burst from one of the workers that hand packets to this one, and decides on it. Returns whether there was any.
+    #[inline(always)]
+    fn process_steered(&mut self, inbox: usize) -> bool {
+        let mut burst = Burst::new();
+        let Some(port) = self.steering.take(inbox, &mut burst, self.batch) else { return false };
+        self.ledger.port(port)[Counter::Taken] += burst.len() as u64;
+        self.decide(port, burst);
+        true
+    }
+
+    /// Sees every packet of a burst that `port` received to its end.
+    #[inline(always)]
+    fn decide(&mut self, port: PortId, mut burst: Burst) {
+        let Worker { program, outputs, passing, cache, ledger, .. } = self;
+        let counts = ledger.port(port);
         counts[Counter::Drop(DropReason::Runt)] += remove_runts(&mut burst, cache);
 
-        passing.divert(input.port, &mut burst, cache, counts);
+        passing.divert(port, &mut burst, cache, counts);
         let mut verdicts = Verdicts::new();
-        let context = Context { port: input.port, ports: outputs.count() as u16 };
+        let context = Context { port, ports: outputs.count() as u16 };
         program.decide(context, &mut burst, &mut verdicts);
 
         for (packet, &verdict) in burst.drain(..).zip(&verdicts) {
             counts[Counter::Verdict(verdict.kind())] += 1;
             let dropped = match verdict {
-                Verdict::Tx => outputs.push(input.port, packet),
-                Verdict::Redirect(port) => outputs.push(port, packet),
+                Verdict::Tx => outputs.push(port, packet),
+                Verdict::Redirect(to) => outputs.push(to, packet),
                 Verdict::Drop => Err((DropReason::Verdict, packet)),
                 Verdict::Aborted => Err((DropReason::Aborted, packet)),
-                Verdict::Pass => passing.pass(input.port, packet, cache, counts),
+                Verdict::Pass => passing.pass(port, packet, cache, counts),
             };
             if let Err((reason, packet)) = dropped {
                 counts[Counter::Drop(reason)] += 1;
                 cache.put(packet);
             }
         }
-        outputs.flush(input.port, cache, ledger);
-        true
+        outputs.flush(port, cache, ledger);
     }
 
     /// Sends home the buffers that the devices are done with. Returns whether there were any.
@@ -141,14 +172,18 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         self.outputs.reclaim(&mut self.cache, &mut self.ledger) | stacks
     }
 
-    /// Nothing is received any more; what is on its way leaves, as long as the devices take it.
+    /// Nothing is received any more; what is on its way to this worker is decided on, and leaves as long as the devices take it.
     fn drain(&mut self, meter: &mut Meter) {
         let mut deadline = Every::millis(1000, self.clock);
-        while !self.outputs.drained() {
+        self.steering.close();
+        while !(self.steering.is_drained() && self.outputs.drained()) {
             self.outputs.retry(&mut self.cache, &mut self.ledger);
+            for inbox in 0..self.steering.inboxes() {
+                self.process_steered(inbox);
+            }
             self.reclaim();
             self.ledger.publish();
-            if deadline.is_due(meter.account(RoundKind::Busy, self.ledger.stats())) {
+            if deadline.is_due(meter.account(RoundKind::Busy, &self.stats)) {
                 self.outputs.abandon(&mut self.cache, &mut self.ledger);
                 break;
             }
@@ -160,7 +195,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
             input.count_refused(&mut self.ledger);
         }
         self.ledger.publish();
-        self.ledger.stats().cached.set(0);
+        self.stats.cached.set(0);
         StoppedQueues {
             rx: self.inputs.into_iter().map(|input| input.queue).collect(),
             tx: self.outputs.into_paths().chain(self.local.into_paths()).collect(),

@@ -33,8 +33,8 @@ fn main(boot: &'static Boot) -> ! {
     let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
 
     let mut ports = Ports::probe(&config, workers);
-    let receivers = workers.min(ports.rx_queues());
-    let buffers = ports.buffers() + forwarder::buffers_outside_rings(&config, receivers, ports.count());
+    let outside_rings = forwarder::buffers_outside_rings(&config, workers, ports.rx_queues(), ports.count());
+    let buffers = ports.buffers() + outside_rings;
     let pool =
         Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
 
@@ -58,7 +58,7 @@ fn main(boot: &'static Boot) -> ! {
 
 /// Lets `core` run `worker`, or sleep where that has nothing to do.
 fn start(core: usize, worker: Worker<Rx, Tx>, control: Arc<Control<Rx, Tx>>) {
-    if worker.receives() {
+    if worker.has_work() {
         smp::launch(core, Box::new(move || worker.run(&control, interrupts::sleep, None)))
             .expect("a core that is up");
     } else {

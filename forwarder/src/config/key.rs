@@ -67,7 +67,7 @@ impl Key {
             Key::Workers => "all, or a number from 1 to 256",
             Key::Tx => "auto, dedicated, shared, shared:N with N from 1 to 256 cores a queue, borrowed",
             Key::Idle => "adaptive, poll",
-            Key::Rx => "hardware",
+            Key::Rx => "hardware, software",
             Key::Stack => stack::ALLOWED,
             Key::Log => "error, warn, info, debug, trace",
             Key::OnPanic => "reboot, exit",

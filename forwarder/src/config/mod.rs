@@ -21,6 +21,7 @@ pub use refusal::{Place, Refusal};
 use crate::idle::IdleMode;
 use crate::programs::Program;
 use crate::stack::{self, StackError, StackSetting};
+use crate::steer::RxMode;
 use crate::txmap::{PlanError, Wish};
 use crate::verdict::PortId;
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub batch: usize,
     /// What workers do when there is nothing to do.
     pub idle: IdleMode,
+    /// Who spreads flows over the workers.
+    pub rx: RxMode,
     /// The addresses of the local stacks.
     pub stack: StackSetting,
     origins: Vec<Setting>,
@@ -104,6 +107,7 @@ impl Default for Config {
             ring: 256,
             batch: 32,
             idle: IdleMode::Adaptive,
+            rx: RxMode::Hardware,
             stack: StackSetting::default(),
             origins: Vec::new(),
         }
@@ -190,7 +194,7 @@ impl Config {
             Key::Workers => value::workers(value).map(|workers| self.workers = workers),
             Key::Tx => value::tx(value).map(|wish| self.tx = wish),
             Key::Idle => value::idle(value).map(|idle| self.idle = idle),
-            Key::Rx => value::only("hardware", value),
+            Key::Rx => value::rx(value).map(|rx| self.rx = rx),
             Key::Stack => {
                 self.stack = stack::parse(value).map_err(|error| setting.refuse_stack(&error))?;
                 Ok(())
@@ -249,12 +253,7 @@ impl Setting {
     }
 
     fn refuse_value(&self, key: Key) -> Refusal {
-        let wrong = if value::is_of_a_later_version(key, &self.value) {
-            format!("this version does not have {:?}", self.value)
-        } else {
-            format!("unknown value {:?}", self.value)
-        };
-        self.refuse(wrong, key.allowed().to_string())
+        self.refuse(format!("unknown value {:?}", self.value), key.allowed().to_string())
     }
 }
 

@@ -5,9 +5,10 @@ use core::ops::RangeInclusive;
 use log::LevelFilter;
 use netdrv::packet::MAX_BURST;
 
-use super::{Key, OnPanic, Workers};
+use super::{OnPanic, Workers};
 use crate::idle::IdleMode;
 use crate::programs::Program;
+use crate::steer::RxMode;
 use crate::txmap::Wish;
 
 /// The text is no value of its key.
@@ -53,6 +54,14 @@ pub(super) fn idle(text: &str) -> Parsed<IdleMode> {
     }
 }
 
+pub(super) fn rx(text: &str) -> Parsed<RxMode> {
+    match text {
+        "hardware" => Ok(RxMode::Hardware),
+        "software" => Ok(RxMode::Software),
+        _ => Err(Unparsable),
+    }
+}
+
 pub(super) fn log(text: &str) -> Parsed<LevelFilter> {
     match text {
         "error" => Ok(LevelFilter::Error),
@@ -78,19 +87,6 @@ pub(super) fn ring(text: &str) -> Parsed<usize> {
 
 pub(super) fn batch(text: &str) -> Parsed<usize> {
     number(text, 1..=MAX_BURST)
-}
-
-/// For a key that has one value as yet.
-pub(super) fn only(value: &str, text: &str) -> Parsed<()> {
-    if text == value { Ok(()) } else { Err(Unparsable) }
-}
-
-/// Whether the value has a meaning that this version does not know.
-pub(super) fn is_of_a_later_version(key: Key, text: &str) -> bool {
-    match key {
-        Key::Rx => text == "software",
-        _ => false,
-    }
 }
 
 /// Decimal digits alone: no sign, no blank.

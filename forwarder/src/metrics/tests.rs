@@ -96,7 +96,9 @@ fn every_name_of_the_contract_is_there_from_the_start() {
         "sluice_passed_packets_total",
         "sluice_stack_sent_packets_total",
         "sluice_forwarded_packets_total",
+        "sluice_steered_packets_total",
         "sluice_waiting_packets",
+        "sluice_steering_waiting_packets",
         "sluice_tx_waiting_packets",
     ] {
         for port in 0..2 {
@@ -128,7 +130,8 @@ fn every_name_of_the_contract_is_there_from_the_start() {
     }
     assert_eq!(metrics.get("sluice_pool_packets"), 256);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 256);
-    assert_eq!(metrics.kinds.len(), 19);
+    assert_eq!(metrics.get("sluice_rx_mode{mode=\"hardware\"}"), 1);
+    assert_eq!(metrics.kinds.len(), 22);
 }
 
 #[test]

@@ -1,3 +1,4 @@
-//! Bytes become fields.
+//! Bytes become fields: lengths are checked once, then fields lie at fixed places.
 
 pub mod ethernet;
+pub mod flow;

@@ -14,6 +14,8 @@ use crate::testing::{FakeRx, FakeTx, Wire, clock, fake_ports, nap, pool};
 use crate::verdict::{PortId, VerdictKind};
 use crate::{Assembly, assemble};
 
+mod steering;
+
 type FakeWorker = Worker<FakeRx, FakeTx>;
 
 /// A forwarder over fake ports, stepped by hand.
@@ -24,6 +26,8 @@ struct Bench {
     pool: &'static Pool,
     /// Frames sent to each (port, queue) so far: the next one's number.
     numbers: HashMap<(usize, usize), u16>,
+    /// Flows that frames belong to in turn.
+    flows: u16,
 }
 
 struct Shape<'a> {
@@ -43,7 +47,7 @@ impl Bench {
         let config = Config::read(shape.words, None).unwrap();
         let (ports, wires) = fake_ports(shape.rx_queues, shape.tx_queues, shape.ring);
         let Assembly { control, workers } = assemble(ports, &config, shape.workers, pool, clock()).unwrap();
-        Bench { control, workers, wires, pool, numbers: HashMap::new() }
+        Bench { control, workers, wires, pool, numbers: HashMap::new(), flows: 1 }
     }
 
     /// Two ports with a queue each, one worker.
@@ -51,11 +55,15 @@ impl Bench {
         Bench::new(Shape { words, workers: 1, rx_queues: 1, tx_queues: &[1, 1], ring })
     }
 
-    /// Frames arrive that say where and as which one they did: port, queue, number.
+    /// Frames arrive that say where and as which one they did: port, queue, number. Their flow is told by the stations,
+    /// the same whichever way round they are.
     fn arrive(&mut self, port: usize, queue: usize, count: usize, len: usize) {
         for _ in 0..count {
             let number = self.numbers.entry((port, queue)).or_default();
             let mut frame = std::vec![0; len];
+            let flow = (*number % self.flows).to_be_bytes();
+            frame[0..2].copy_from_slice(&flow);
+            frame[6..8].copy_from_slice(&flow);
             frame[12..16].copy_from_slice(&[port as u8, queue as u8, (*number >> 8) as u8, *number as u8]);
             *number += 1;
             self.wires[port].rx[queue].state().arriving.push_back(frame);
@@ -134,8 +142,10 @@ impl Bench {
             assert_eq!(counts[Counter::TxPackets] - counts[Counter::TxCompleted], held as u64, "port {port}");
         }
         let lined_up: usize = self.workers.iter().map(|worker| worker.outputs.lined_up()).sum();
-        let waiting: u64 = (0..self.wires.len()).map(|port| self.counts(port)[Counter::Waiting]).sum();
-        assert_eq!(waiting, lined_up as u64);
+        let sum =
+            |of: fn(Counts) -> u64| -> u64 { (0..self.wires.len()).map(|port| of(self.counts(port))).sum() };
+        let in_steering = sum(|counts| counts.in_steering());
+        assert_eq!(sum(|counts| counts[Counter::Waiting]), lined_up as u64 + in_steering);
     }
 
     /// Ends the forwarder as the image does, and sees every buffer home.
@@ -387,11 +397,16 @@ fn chores_are_done_under_load_and_say_stop() {
 
 #[test]
 fn workers_on_threads_share_a_queue_and_lose_nothing() {
-    const FRAMES: usize = 20_000;
-    let shape = Shape { words: "tx=shared", workers: 2, rx_queues: 2, tx_queues: &[1, 1], ring: 64 };
+    on_threads(Shape { words: "tx=shared", workers: 2, rx_queues: 2, tx_queues: &[1, 1], ring: 64 }, 20_000);
+}
+
+/// Each worker has a thread of its own, and a reader looks on while so many frames go from every queue of port 0 to port 1.
+fn on_threads(shape: Shape<'_>, frames: usize) {
+    let total = (shape.rx_queues * frames) as u64;
     let mut bench = Bench::new(shape);
-    for queue in 0..2 {
-        bench.arrive(0, queue, FRAMES, 60);
+    bench.flows = 100;
+    for queue in 0..bench.wires[0].rx.len() {
+        bench.arrive(0, queue, frames, 60);
     }
     let (control, wires) = (&*bench.control, &bench.wires);
     let running = &AtomicUsize::new(bench.workers.len());
@@ -404,17 +419,20 @@ fn workers_on_threads_share_a_queue_and_lose_nothing() {
         }
         let mut equation_held = true;
         while running.load(Ordering::Relaxed) > 0 {
-            wires[1].tx[0].complete(16);
+            wires[1].tx.iter().for_each(|tx| tx.complete(16));
             let counts = control.counts(PortId(0));
+            equation_held &= counts[Counter::Waiting] <= counts[Counter::RxPackets];
             let ends = counts.dropped() + counts[Counter::Forwarded] + counts[Counter::Waiting];
             equation_held &= counts[Counter::RxPackets] == ends;
-            if counts[Counter::RxPackets] == 2 * FRAMES as u64 {
+            if counts[Counter::RxPackets] == total {
                 control.stop();
             }
         }
         assert!(equation_held, "in every reading");
     });
+    assert_eq!(bench.counts(0)[Counter::Waiting], 0);
     bench.check();
+    check_order(&bench);
     bench.end();
 }
 
@@ -461,13 +479,13 @@ fn take(bench: &mut Bench, step: Step) {
     }
 }
 
-/// Frames of one RX queue leave in the order of their numbers, wherever they leave.
+/// Frames of one RX queue and one flow leave in the order of their numbers, wherever they leave.
 fn check_order(bench: &Bench) {
     for tx in bench.all_tx() {
         let mut last = HashMap::new();
         for frame in &tx.state().sent {
             let number = u16::from_be_bytes([frame[14], frame[15]]);
-            let before = last.insert((frame[12], frame[13]), number);
+            let before = last.insert((frame[12], frame[13], frame[0], frame[1]), number);
             assert!(before.is_none_or(|before| before < number), "{before:?} before {number}");
         }
     }
@@ -480,6 +498,7 @@ fn every_packet_is_accounted_for_at_any_time() {
     proptest!(|(
         program in prop::sample::select(std::vec!["drop", "pass", "reflect", "forward"]),
         tx in prop::sample::select(std::vec!["auto", "shared"]),
+        (rx, flows) in prop::sample::select(std::vec![("hardware", 1), ("hardware", 60), ("software", 60)]),
         workers in 1..5usize,
         rx_queues in 1..4usize,
         tx_queues in prop::collection::vec(1..5usize, 1..6),
@@ -487,9 +506,10 @@ fn every_packet_is_accounted_for_at_any_time() {
         batch in 1..65usize,
         steps in prop::collection::vec(step(), 1..60),
     )| {
-        let words = std::format!("program={program} batch={batch} tx={tx}");
+        let words = std::format!("program={program} batch={batch} tx={tx} rx={rx}");
         let shape = Shape { words: &words, workers, rx_queues, tx_queues: &tx_queues, ring };
         let mut bench = Bench::over(pool, shape);
+        bench.flows = flows;
         // Each program sends to a port only what one other received: the origin of a refused frame is known.
         bench.wires[0].tx.iter().for_each(|tx| tx.state().max_frame = 150);
         for step in steps {

@@ -110,9 +110,10 @@ pub(crate) fn check_stopped(report: &StopReport, ports: usize) -> Result<()> {
 }
 
 /// Nothing is lost unaccounted: what a port received was dropped, passed or sent on, or is still waiting. And each had
-/// a verdict, but for those refused before the program.
+/// a verdict, but for those refused before the program and those that are on their way to it.
 pub(crate) fn check_balance(metrics: &Metrics, ports: usize) -> Result<()> {
-    const BEFORE_THE_PROGRAM: [&str; 4] = ["runt", "oversize", "truncated", "unknown_descriptor"];
+    const BEFORE_THE_PROGRAM: [&str; 5] =
+        ["runt", "oversize", "truncated", "unknown_descriptor", "steer_ring_full"];
     for port in 0..ports {
         let port = port.to_string();
         let count = |name| metrics.count(name, &[("port", &port)]);
@@ -128,9 +129,10 @@ pub(crate) fn check_balance(metrics: &Metrics, ports: usize) -> Result<()> {
         );
         let verdicts = count("sluice_verdicts_total");
         let refused: u64 = BEFORE_THE_PROGRAM.map(refused).iter().sum();
+        let steered = count("sluice_steering_waiting_packets");
         ensure!(
-            received == verdicts + refused,
-            "port {port}: {received} received, but {verdicts} verdicts, {refused} refused before"
+            received == verdicts + refused + steered,
+            "port {port}: {received} received, but {verdicts} verdicts, {refused} refused before, {steered} on their way"
         );
     }
     Ok(())
