@@ -134,6 +134,8 @@ pub enum Steering {
     FlowHash,
     /// Each in turn, whatever the frame is.
     RoundRobin,
+    /// The first one, as if there were no other.
+    FirstQueue,
 }
 
 /// An optional feature of the card.

@@ -98,6 +98,7 @@ impl Steerer {
                 self.dealt = (self.dealt + 1) % queues;
                 self.dealt
             }
+            Steering::FirstQueue => 0,
         };
         self.active[choice]
     }

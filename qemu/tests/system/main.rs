@@ -21,6 +21,7 @@ mod process;
 mod refusals;
 mod rig;
 mod stack;
+mod steering;
 mod traffic;
 mod verdicts;
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         lone::trials(),
         hosts::trials(),
         stack::trials(),
+        steering::trials(),
         traffic::trials(),
         flood::trials(),
         grid::trials(),
