@@ -87,8 +87,7 @@ pub(crate) fn connect(mode: RxMode, receivers: usize, ledgers: Vec<Ledger>) -> V
 /// Which of `workers` workers decides on `frame` where the workers do the steering; `None` is whichever received it, a runt.
 #[inline(always)]
 pub fn worker_of(frame: &[u8], workers: usize) -> Option<usize> {
-    // The hash as a fraction of all hashes is the worker as a fraction of all workers.
-    Flow::of(frame).map(|flow| (u64::from(flow_hash(&flow)) * workers as u64 >> 32) as usize)
+    Flow::of(frame).map(|flow| hash::share(flow_hash(&flow), workers))
 }
 
 impl Steering {

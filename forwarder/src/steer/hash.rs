@@ -16,6 +16,12 @@ pub(super) fn flow_hash(flow: &Flow) -> u32 {
     (fold(sides, PI[2]) >> 32) as u32
 }
 
+/// The one of `workers` that a hash falls to: as a fraction of all workers what the hash is of all hashes. No division.
+#[inline(always)]
+pub(super) fn share(hash: u32, workers: usize) -> usize {
+    ((u64::from(hash) * workers as u64) >> 32) as usize
+}
+
 #[inline(always)]
 fn side_hash(side: Side) -> u64 {
     let (high, low) = ((side.address >> 64) as u64, side.address as u64);
@@ -44,7 +50,7 @@ mod tests {
     fn largest_share(flows: &[Flow], workers: usize) -> usize {
         let mut shares = std::vec![0; workers];
         for flow in flows {
-            shares[(u64::from(flow_hash(flow)) * workers as u64 >> 32) as usize] += 1;
+            shares[share(flow_hash(flow), workers)] += 1;
         }
         shares.iter().max().unwrap() * 100 * workers / flows.len()
     }
@@ -73,8 +79,8 @@ mod tests {
             ("both IPv4 hosts", |n| {
                 (side(0x0a00_0000 + u128::from(n), 9), side(0x0a01_0000 + u128::from(n), 9))
             }),
-            ("IPv6 host", |n| (side(NET | u128::from(n), 443), side(NET | 1 << 64, 443))),
-            ("IPv6 net", |n| (side(NET | u128::from(n) << 64 | 1, 443), side(NET | 1 << 80, 443))),
+            ("IPv6 host", |n| (side(NET | u128::from(n), 443), side(NET | (1 << 64), 443))),
+            ("IPv6 net", |n| (side(NET | (u128::from(n) << 64) | 1, 443), side(NET | (1 << 80), 443))),
             ("station", |n| (side(0x5254_0000_0000 | u128::from(n), 0), side(0x5254_00ff_ffff, 0))),
         ];
         for (what, make) in kinds {
