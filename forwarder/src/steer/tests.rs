@@ -143,7 +143,7 @@ fn all_fragments_of_a_datagram_go_to_one_worker() {
     let mut bench = Bench::new(8, 1);
     let first = udp(0x2000, [1, 2, 3, 4]);
     // What lies where the ports were is payload.
-    let others = (1..32).map(|number| udp(0x2000 | number * 185, [number as u8; 4]));
+    let others = (1..32).map(|number| udp(0x2000 | (number * 185), [number as u8; 4]));
     let fragments: Vec<_> = core::iter::once(first).chain(others).collect();
     let mut shares = std::vec![bench.receive(0, PORT, &fragments).len()];
     shares.extend((1..8).map(|worker| bench.take_all(worker).len()));
