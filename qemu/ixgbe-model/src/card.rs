@@ -12,12 +12,12 @@ use crate::i2c::Bus;
 use crate::interrupt::Interrupts;
 use crate::link::Link;
 use crate::mdio::Mdio;
-use crate::options::{CardOptions, PciIds};
+use crate::options::{CardOptions, Model, Module, PciIds};
 use crate::queues::rx::Receive;
 use crate::queues::tx::Transmit;
 use crate::registers::*;
 use crate::reset::Reset;
-use crate::strict::{UnknownAccess, Violation, reserved_bits};
+use crate::strict::{Rule, UnknownAccess, Violation, missing_bits, reserved_bits};
 use crate::{semaphore, stats};
 
 /// The whole state of one function of a card. It has no thread, no clock and no transport of its own.
@@ -70,6 +70,7 @@ impl Card {
                 self.interrupts.read(core, register, index)
             }
             Register::STATUS => status(core),
+            Register::ESDP => esdp(core),
             Register::SWSM => semaphore::read_swsm(core),
             _ => match register.row().access {
                 Access::RC => stats::read(core, register, index),
@@ -89,9 +90,9 @@ impl Card {
             return;
         }
         if value & reserved_bits(register) != 0 {
-            self.core.report(crate::Rule::ReservedBits, register, index, u64::from(value));
+            self.core.report(Rule::ReservedBits, register, index, u64::from(value));
         }
-        self.write_register(register, index, value);
+        self.write_register(register, index, value & !missing_bits(register));
     }
 
     fn write_register(&mut self, register: Register, index: usize, value: u32) {
@@ -210,4 +211,10 @@ impl Card {
 fn status(core: &Core) -> u32 {
     let stopped = core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE);
     core.values.get(Register::STATUS) & if stopped { !STATUS_MASTER_ENABLED } else { !0 }
+}
+
+/// A pin says whether there is a module in the cage.
+fn esdp(core: &Core) -> u32 {
+    let plugged = core.options.model == Model::Sfp82599 && core.options.module != Module::Empty;
+    core.values.get(Register::ESDP) & !ESDP_SDP2 | if plugged { ESDP_SDP2 } else { 0 }
 }

@@ -23,6 +23,9 @@ const ID_LOW: u16 = 3;
 const SPEED_ABILITY: u16 = 4;
 /// Devices in the package (45.2.1.5).
 const DEVICES: u16 = 5;
+/// Status 2: there is a device (45.2.1.7).
+const STATUS_2: u16 = 8;
+const STATUS_2_PRESENT: u16 = 0x8000;
 /// Kinds of links: 10GBASE-T, 1000BASE-T (45.2.1.10).
 const EXTENDED_ABILITY: u16 = 11;
 /// Vendor status of auto-negotiation: speed and duplex as agreed on.
@@ -82,6 +85,7 @@ impl Mdio {
         Some(match (device, self.address) {
             (_, ID_HIGH) => id_high,
             (_, ID_LOW) => id_low,
+            (_, STATUS_2) => STATUS_2_PRESENT,
             (_, DEVICES) => 1 << PMA | 1 << AUTO_NEGOTIATION,
             (PMA, SPEED_ABILITY) => 0x0011,
             (PMA, EXTENDED_ABILITY) => 0x0024,

@@ -138,3 +138,12 @@ pub(crate) fn reserved_bits(register: Register) -> u32 {
         _ => 0,
     }
 }
+
+/// Bits that are not there: they read as zero whatever is written.
+pub(crate) fn missing_bits(register: Register) -> u32 {
+    match register {
+        // Bytes 4 and 5 of an address, and its valid bit (8.2.3.7.9).
+        Register::RAH => 0x7fff_0000,
+        _ => reserved_bits(register),
+    }
+}

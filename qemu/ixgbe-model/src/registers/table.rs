@@ -59,6 +59,13 @@ registers! {
         EEWR        RW  0x0000_0000 [1 @ 0x10018]  "EEPROM write";
         FLA         RW  0x0000_0000 [1 @ 0x1001C]  "flash access";
         EEMNGCTL    RW  0x000C_0000 [1 @ 0x10110]  "EEPROM control by firmware: configuration done";
+        EEMNGDATA   RO  0x0000_0000 [1 @ 0x10114]  "EEPROM data for firmware";
+        FLMNGCTL    RO  0x0000_0000 [1 @ 0x10118]  "flash control by firmware";
+        FLMNGDATA   RO  0x0000_0000 [1 @ 0x1011C]  "flash data for firmware";
+        FLMNGCNT    RO  0x0000_0000 [1 @ 0x10120]  "flash count for firmware";
+        FLOP        RO  0x0000_0000 [1 @ 0x1013C]  "flash opcodes";
+        GRC         RW  0x0000_0000 [1 @ 0x10200]  "general receive control: wake-up, management";
+        SRAMREL     RW  0x0000_0000 [1 @ 0x10210]  "shadow memory of the X540: release";
     }
     // Flow control
     "8.2.3.3" {
@@ -81,7 +88,7 @@ registers! {
         SW_FW_SYNC  RW  0x0000_0000 [1 @ 0x10160]  "which of software and firmware owns what";
         MREVID      RO  0x0000_0000 [1 @ 0x11064]  "mirrored revision id";
         PBACL       W1C 0x0000_0000 [1 @ 0x11068]  "MSI-X pending bits to clear, vectors 0 to 31";
-        PBACL_EX    W1C 0x0000_0000 [1 @ 0x110C4]  "MSI-X pending bits to clear, vectors 32 to 63";
+        PBACL_EX    W1C 0x0000_0000 [7 @ 0x110C4]  "MSI-X pending bits to clear, vectors from 32 on";
         DCA_ID      RO  0x0000_0000 [1 @ 0x11070]  "requester id for direct cache access";
         DCA_CTRL    RW  0x0000_0001 [1 @ 0x11074]  "direct cache access: disabled";
         CIAA        RW  0x0000_0000 [1 @ 0x11088]  "indirect access to configuration space: address";
@@ -220,6 +227,7 @@ registers! {
     }
     // Timer
     "8.2.3.15" {
+        FRTIMER     RO  0x0000_0000 [1 @ 0x00048]  "free-running timer";
         TCPTIMER    RW  0x0000_0000 [1 @ 0x0004C]  "timer of the TCP-timer interrupt";
     }
     // Fibre Channel over Ethernet
@@ -332,6 +340,7 @@ registers! {
         RJC         RC  0x0000_0000 [1 @ 0x040B0]  "oversize frames with a bad CRC";
         MNGPRC      RC  0x0000_0000 [1 @ 0x040B4]  "frames to the management";
         MNGPDC      RC  0x0000_0000 [1 @ 0x040B8]  "frames to the management, dropped";
+        MNGPTC      RC  0x0000_0000 [1 @ 0x0CF90]  "frames from the management";
         TORL        RC  0x0000_0000 [1 @ 0x040C0]  "all bytes received, low";
         TORH        RC  0x0000_0000 [1 @ 0x040C4]  "all bytes received, high";
         TPR         RC  0x0000_0000 [1 @ 0x040D0]  "all frames received";
@@ -371,6 +380,13 @@ registers! {
         QPTC        RC  0x0000_0000 [16 @ 0x08680 | 16 @ 0x06030 + 0x40]  "frames sent, by counter";
         QBTC_L      RC  0x0000_0000 [16 @ 0x08700 + 8]  "bytes sent, by counter, low";
         QBTC_H      RC  0x0000_0000 [16 @ 0x08704 + 8]  "bytes sent, by counter, high";
+    }
+    // Management's own statistics, of the X540 and X550
+    "8.2.3.23" {
+        B2OSPC      RC  0x0000_0000 [1 @ 0x041C0]  "frames from the management to the host";
+        O2BGPTC     RC  0x0000_0000 [1 @ 0x041C4]  "frames from the host to the management";
+        B2OGPRC     RC  0x0000_0000 [1 @ 0x02F90]  "frames from the management that the host got";
+        O2BSPC      RC  0x0000_0000 [1 @ 0x087B0]  "frames from the host that the management missed";
     }
     // Wake-up
     "8.2.3.24" {
@@ -435,5 +451,45 @@ registers! {
         MRCTL       RW  0x0000_0000 [4 @ 0x0F600]  "mirror rules";
         VMRVLAN     RW  0x0000_0000 [8 @ 0x0F610]  "mirror rules: VLANs";
         VMRVM       RW  0x0000_0000 [8 @ 0x0F630]  "mirror rules: pools";
+    }
+    // Diagnostics, and what dumps of registers look at because the 82598 had something there
+    "8.2.3.28" {
+        MSIXPBA     RO  0x0000_0000 [1 @ 0x02000]  "MSI-X pending bits, in this BAR";
+        RDSTAT      RO  0x0000_0000 [8 @ 0x02C00]  "receive statistics";
+        RDSTATCTL   RO  0x0000_0000 [1 @ 0x02C20]  "receive statistics: control";
+        RDHMPN      RW  0x0000_0000 [1 @ 0x02F08]  "receive descriptor handler memory";
+        RIC_DW      RO  0x0000_0000 [4 @ 0x02F10]  "receive descriptor cache";
+        RDPROBE     RO  0x0000_0000 [1 @ 0x02F20]  "receive probe";
+        PBRXECC     RO  0x0000_0000 [1 @ 0x03300]  "receive packet buffer: memory errors";
+        RXBUFCTRL   RO  0x0000_0000 [1 @ 0x03600]  "receive packet buffer: access";
+        RXBUFDATA   RO  0x0000_0000 [4 @ 0x03610]  "receive packet buffer: data";
+        RT2CR       RO  0x0000_0000 [8 @ 0x03C20]  "82598: receive credits";
+        RT2SR       RO  0x0000_0000 [8 @ 0x03C40]  "82598: receive credit status";
+        DROPEN      RW  0x0000_0000 [1 @ 0x03D04]  "82598: drop enable";
+        PCS1GDBG    RO  0x0000_0000 [2 @ 0x04210]  "1-gigabit PCS: debug";
+        MACA        RO  0x0000_0000 [1 @ 0x0424C]  "82598: MDI auto-scan command";
+        APAE        RO  0x0000_0000 [1 @ 0x04250]  "82598: auto-scan PHY address enable";
+        ARD         RO  0x0000_0000 [1 @ 0x04254]  "82598: auto-scan read data";
+        AIS         RO  0x0000_0000 [1 @ 0x04258]  "82598: auto-scan interrupt status";
+        MLADD       RW  0x0000_0000 [1 @ 0x04264]  "MAC address low";
+        TREG        RW  0x0000_0000 [1 @ 0x0426C]  "MAC test";
+        MDFT        RO  0x0000_0000 [6 @ 0x042B8]  "MAC diagnostics";
+        ATLASCTL    RW  0x0000_0000 [1 @ 0x04800]  "82598: analogue control";
+        RTTBCNRD    RO  0x0000_0000 [1 @ 0x0498C]  "rate scheduler: status";
+        RTTQCNTG    RW  0x0000_0000 [1 @ 0x04A90]  "congestion notification tag";
+        RTTQCNCR    RW  0x0000_0000 [1 @ 0x08B00]  "congestion notification control";
+        RUPPBMR     RO  0x0000_0000 [1 @ 0x050A0]  "82598: user priority to packet buffer";
+        RFVAL       RO  0x0000_0000 [1 @ 0x050A4]  "receive filter validation";
+        VMD_CTL     RO  0x0000_0000 [1 @ 0x0581C]  "82598: virtual machine control";
+        IMIR        RO  0x0000_0000 [8 @ 0x05A80]  "82598: immediate interrupts";
+        IMIREXT     RO  0x0000_0000 [8 @ 0x05AA0]  "82598: immediate interrupts, more";
+        IMIRVP      RO  0x0000_0000 [1 @ 0x05AC0]  "82598: immediate interrupts by VLAN priority";
+        TX_HOLES    RO  0x0000_0000 [128 @ 0x06014 + 0x40, 128 @ 0x0601C + 0x40, 128 @ 0x06020 + 0x40, 128 @ 0x06024 + 0x40, 128 @ 0x0602C + 0x40, 112 @ 0x06430 + 0x40, 128 @ 0x06034 + 0x40]  "nothing, between the registers of transmit rings";
+        TXLLQ       RW  0x0000_0000 [4 @ 0x082E0]  "strict low-latency transmit queues";
+        PBTXECC     RO  0x0000_0000 [1 @ 0x0C300]  "transmit packet buffer: memory errors";
+        TXBUFCTRL   RO  0x0000_0000 [1 @ 0x0C600]  "transmit packet buffer: access";
+        TXBUFDATA   RO  0x0000_0000 [4 @ 0x0C610]  "transmit packet buffer: data";
+        PCIEECCCTL  RO  0x0000_0000 [1 @ 0x1106C]  "PCIe: memory errors";
+        PCIE_DIAG   RO  0x0000_0000 [8 @ 0x11090]  "PCIe: diagnostics";
     }
 }
