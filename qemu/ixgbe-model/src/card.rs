@@ -125,9 +125,8 @@ impl Card {
                 let done = core.values.get(RDRXCTL) & RDRXCTL_DMAIDONE;
                 core.values.set(RDRXCTL, value & !RDRXCTL_DMAIDONE | done);
             }
-            FDIRCTRL => core.values.set(FDIRCTRL, value | FDIRCTRL_INIT_DONE),
-            // The command has been carried out by the time that it can be read.
-            FDIRCMD => core.values.set(FDIRCMD, value & !0x3),
+            FDIRCTRL => self.receive.buffer.flow_director.write_control(core, value),
+            FDIRCMD => self.receive.buffer.flow_director.write_command(core, value),
             I2CCTL => self.module.write(core, value),
             MSCA => self.mdio.write(core, value),
             _ => match register.row().access {

@@ -43,12 +43,26 @@ fn passes_address(core: &Core, frame: &[u8]) -> bool {
 
 /// Whether one of the receive address registers holds the address.
 fn is_ours(core: &Core, address: &[u8; 6]) -> bool {
+    entries(core, *address).next().is_some()
+}
+
+/// The receive address registers that hold the destination of a frame.
+pub(crate) fn exact_matches(core: &Core, frame: &[u8]) -> impl Iterator<Item = usize> {
+    frame.first_chunk::<6>().into_iter().flat_map(|address| entries(core, *address))
+}
+
+fn entries(core: &Core, address: [u8; 6]) -> impl Iterator<Item = usize> {
     let low = u32::from_le_bytes([address[0], address[1], address[2], address[3]]);
     let high = RAH_AV | u32::from(u16::from_le_bytes([address[4], address[5]]));
-    (0..ADDRESSES).any(|index| {
-        core.values.at(Register::RAH, index) & (RAH_AV | 0xffff) == high
-            && core.values.at(Register::RAL, index) == low
+    (0..ADDRESSES).filter(move |index| {
+        let valid = core.values.at(Register::RAH, *index) & (RAH_AV | 0xffff);
+        valid == high && core.values.at(Register::RAL, *index) == low
     })
+}
+
+/// Whether the multicast table has the destination of a frame.
+pub(crate) fn is_in_multicast_table(core: &Core, frame: &[u8]) -> bool {
+    frame.first_chunk::<6>().is_some_and(|address| is_hashed(core, address))
 }
 
 /// Whether the multicast table has the address: twelve of its last bits are the index (7.1.1.2.2).

@@ -150,8 +150,7 @@ impl Interrupts {
     }
 
     fn take_msix(&mut self, core: &mut Core) -> u64 {
-        let enabled =
-            wide(0, core.values.at(Register::EIMS_EX, 0)) | wide(1, core.values.at(Register::EIMS_EX, 1));
+        let enabled = core.values.wide_pair(Register::EIMS_EX);
         let queues = self.unsent & enabled & self.ready_vectors(core.now);
         self.unsent &= !queues;
         // Vectors beyond EICR have no bit that software could clear: they always clear themselves (7.3.1.2).

@@ -46,6 +46,11 @@ pub(crate) fn count(core: &mut Core, register: Register, index: usize) {
     core.values.set_at(register, index, value.saturating_add(1));
 }
 
+/// Adds to a counter, or to a part of one that wraps.
+pub(crate) fn add(core: &mut Core, register: Register, amount: u32) {
+    core.values.set(register, core.values.get(register).wrapping_add(amount));
+}
+
 fn add_bytes(core: &mut Core, low: Register, high: Register, index: usize, bytes: usize) {
     let sum = (core.values.wide(low, high, index) + bytes as u64).min(WIDE);
     core.values.set_at(low, index, sum as u32);

@@ -1,5 +1,7 @@
 //! The two engines that move frames between rings and the wire.
 
+pub(crate) mod arrival;
+pub(crate) mod flow_director;
 pub(crate) mod offload;
 pub(crate) mod rx;
 pub(crate) mod steer;

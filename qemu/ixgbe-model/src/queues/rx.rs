@@ -1,16 +1,13 @@
-//! Receiving: filter, steer, put the frame in the host's memory, write descriptors back (datasheet 7.1).
+//! From the packet buffer into rings: put the frame in the host's memory, write descriptors back (datasheet 7.1).
 
-use std::collections::VecDeque;
-
-use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload, steer};
+use super::arrival::{PacketBuffer, Waiting};
+use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload};
 use crate::core::Core;
 use crate::descriptor::Received;
 use crate::fault::Corruption;
-use crate::filter;
 use crate::headers::{Headers, SCTP, TAG_LEN, TCP, UDP, Version};
 use crate::host::{Memory, Unmapped, Wire};
 use crate::interrupt::Interrupts;
-use crate::options::Overrun;
 use crate::registers::*;
 use crate::rss::Hash;
 use crate::stats;
@@ -18,10 +15,6 @@ use crate::strict::Rule;
 
 /// Frames that are received in one run, so that the rest of the card gets its turn.
 const BURST: usize = 256;
-/// The least frame on a wire, without its CRC.
-const MIN_FRAME: usize = 60;
-/// The longest frame without HLREG0.JUMBOEN, CRC included and tag not.
-const STANDARD_FRAME: usize = 1518;
 
 const LAYOUT: Layout = Layout {
     base_low: Register::RDBAL,
@@ -32,32 +25,17 @@ const LAYOUT: Layout = Layout {
     control: Register::RXDCTL,
 };
 
-/// The receive side: the packet buffer between wire and rings.
+/// The receive side.
 #[derive(Default)]
 pub(crate) struct Receive {
-    /// Frames that arrived and have not been put into a ring.
-    buffer: VecDeque<Vec<u8>>,
-    /// Their bytes.
-    bytes: usize,
-    /// Buffers to be used again.
-    spare: Vec<Vec<u8>>,
+    pub(crate) buffer: PacketBuffer,
     /// Rings whose descriptors or buffers cannot be reached: they stand still until they are enabled anew.
     broken: u128,
 }
 
-/// What became of a frame that was taken from the packet buffer.
-enum Outcome {
-    /// It is in memory, or dropped and counted.
-    Done,
-    /// Its ring has no descriptors, and does not drop: nothing behind it moves (7.1.9, DROP_EN).
-    Blocked,
-}
-
 impl Receive {
     pub(crate) fn reset(&mut self) {
-        self.buffer.clear();
-        self.bytes = 0;
-        self.broken = 0;
+        *self = Receive::default();
     }
 
     pub(crate) fn write(&mut self, core: &mut Core, register: Register, queue: usize, value: u32) {
@@ -86,22 +64,8 @@ impl Receive {
     }
 
     /// What is sent in loop-back mode arrives.
-    pub(crate) fn loop_back(&mut self, frame: &[u8]) {
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.clear();
-        copy.extend_from_slice(frame);
-        self.store(copy);
-    }
-
-    fn store(&mut self, frame: Vec<u8>) {
-        self.bytes += frame.len();
-        self.buffer.push_back(frame);
-    }
-
-    fn unstore(&mut self) -> Option<Vec<u8>> {
-        let frame = self.buffer.pop_front()?;
-        self.bytes -= frame.len();
-        Some(frame)
+    pub(crate) fn loop_back(&mut self, core: &mut Core, frame: &[u8]) {
+        self.buffer.loop_back(core, frame);
     }
 
     /// Moves frames from the wire into rings; the number that left the packet buffer.
@@ -114,106 +78,41 @@ impl Receive {
     ) -> usize {
         let mut moved = 0;
         while moved < BURST {
-            self.arrive(core, interrupts, wire);
-            if !may_receive(core) {
-                break;
-            }
-            let Some(frame) = self.unstore() else { break };
-            match self.deliver(core, interrupts, memory, &frame) {
-                Outcome::Done => self.spare.push(frame),
-                Outcome::Blocked => {
-                    self.bytes += frame.len();
-                    self.buffer.push_front(frame);
+            self.buffer.arrive(core, interrupts, wire);
+            let Some(waiting) = self.buffer.front().filter(|_| may_receive(core)) else { break };
+            let queue = waiting.queue;
+            let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
+            if stuck || !is_enabled(core, &LAYOUT, queue) {
+                stats::dropped(core, queue);
+            } else if !has_room(core, queue, waiting.frame.len()) {
+                if !drops(core, queue) {
+                    // Nothing behind it moves either (7.1.9, DROP_EN).
                     break;
                 }
+                stats::dropped(core, queue);
+            } else if let Err(Unmapped { address, .. }) = deliver(core, interrupts, memory, waiting) {
+                core.report(Rule::OutsideMemory, Register::RDT, queue, address);
+                self.broken |= 1 << queue;
             }
+            self.buffer.pop();
             moved += 1;
         }
         moved
     }
-
-    /// Takes the next frame from the wire, if the card listens.
-    fn arrive(&mut self, core: &mut Core, interrupts: &mut Interrupts, wire: &mut dyn Wire) {
-        let link =
-            core.values.has(Register::LINKS, LINKS_UP) && !core.values.has(Register::HLREG0, HLREG0_LPBK);
-        let waits = core.options.overrun == Overrun::Wait;
-        if !link || waits && (!self.buffer.is_empty() || !may_receive(core)) {
-            return;
-        }
-        let mut frame = self.spare.pop().unwrap_or_default();
-        frame.clear();
-        if !wire.receive(&mut frame) {
-            self.spare.push(frame);
-            return;
-        }
-        if frame.len() < MIN_FRAME {
-            // The partner's MAC pads.
-            frame.resize(MIN_FRAME, 0);
-        }
-        let room = core.values.at(Register::RXPBSIZE, 0) as usize;
-        if !core.values.has(Register::RXCTRL, RXCTRL_RXEN) {
-            stats::count(core, Register::RXMPC, 0);
-        } else if self.bytes + frame.len() > room {
-            stats::count(core, Register::MPC, 0);
-            interrupts.other(EICR_RX_MISS);
-        } else {
-            self.store(frame);
-            return;
-        }
-        self.spare.push(frame);
-    }
-
-    fn deliver(
-        &mut self,
-        core: &mut Core,
-        interrupts: &mut Interrupts,
-        memory: &dyn Memory,
-        frame: &[u8],
-    ) -> Outcome {
-        let headers = Headers::parse(frame, core.values.get(Register::VLNCTRL) as u16);
-        if is_oversize(core, frame.len(), &headers) {
-            stats::count(core, Register::ROC, 0);
-            return Outcome::Done;
-        }
-        let passes = filter::passes(core, frame, &headers);
-        let (queue, hash) = steer::queue(core, frame, &headers, 0);
-        let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
-        let reachable = is_enabled(core, &LAYOUT, queue) && !stuck;
-        if passes && reachable && !has_room(core, queue, frame.len()) {
-            if !drops(core, queue) {
-                return Outcome::Blocked;
-            }
-            count_arrival(core, frame, true);
-            stats::dropped(core, queue);
-            return Outcome::Done;
-        }
-        count_arrival(core, frame, passes);
-        if !passes {
-            return Outcome::Done;
-        }
-        if !reachable {
-            stats::dropped(core, queue);
-            return Outcome::Done;
-        }
-        match put(core, memory, queue, frame, &headers, hash) {
-            Ok(len) => {
-                stats::delivered(core, queue, len);
-                interrupts.received(core, queue);
-            }
-            Err(Unmapped { address, .. }) => {
-                core.report(Rule::OutsideMemory, Register::RDT, queue, address);
-                self.broken |= 1 << queue;
-            }
-        }
-        Outcome::Done
-    }
 }
 
-fn count_arrival(core: &mut Core, frame: &[u8], passes: bool) {
-    stats::arrived(core, frame.len());
-    if passes {
-        stats::passed(core, frame);
-    }
+/// Puts a frame into its ring.
+fn deliver(
+    core: &mut Core,
+    interrupts: &mut Interrupts,
+    memory: &dyn Memory,
+    waiting: &Waiting,
+) -> Result<(), Unmapped> {
+    let Waiting { frame, headers, queue, route } = waiting;
+    let len = put(core, memory, *queue, frame, headers, route.hash)?;
+    stats::delivered(core, *queue, len);
+    interrupts.received(core, *queue);
+    Ok(())
 }
 
 /// What a write to a receive register breaks.
@@ -247,20 +146,10 @@ fn check_receiver(core: &mut Core, value: u32) {
 }
 
 /// Whether anything may move from the packet buffer into memory.
-fn may_receive(core: &Core) -> bool {
+pub(super) fn may_receive(core: &Core) -> bool {
     core.values.has(Register::RXCTRL, RXCTRL_RXEN)
         && !core.values.has(Register::SECRXCTRL, SEC_PATH_DIS)
         && !core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE)
-}
-
-fn is_oversize(core: &Core, len: usize, headers: &Headers) -> bool {
-    let limit = if core.values.has(Register::HLREG0, HLREG0_JUMBOEN) {
-        (core.values.get(Register::MAXFRS) >> 16) as usize
-    } else {
-        STANDARD_FRAME
-    };
-    let tag = if headers.vlan.is_some() { TAG_LEN } else { 0 };
-    len + stats::CRC_LEN > limit + tag
 }
 
 /// Bytes of a buffer: SRRCTL.BSIZEPACKET counts kilobytes (8.2.3.8.7).

@@ -1,9 +1,19 @@
 //! Which receive queue a frame goes to (datasheet 7.1.2).
 
+use super::flow_director::{FlowDirector, Verdict};
 use crate::core::Core;
-use crate::headers::Headers;
+use crate::headers::{Headers, Ip, SCTP, TCP, UDP, Version};
 use crate::registers::*;
 use crate::rss::{self, Hash};
+
+/// Where a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// `None`: a filter says that it is to be dropped.
+    pub(crate) queue: Option<usize>,
+    /// The hash that its descriptors tell.
+    pub(crate) hash: Hash,
+}
 
 /// MRQC.MRQE: how queues are made out (8.2.3.7.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,31 +42,53 @@ impl Mode {
             _ => Mode::Single,
         }
     }
+
+    fn hashes(self) -> bool {
+        match self {
+            Mode::Single => false,
+            Mode::Rss => true,
+            Mode::Dcb { rss, .. } | Mode::Pools { rss, .. } => rss,
+        }
+    }
 }
 
-/// Queue and hash of a frame that goes to `pool`, which is 0 unless there are pools.
-pub(crate) fn queue(core: &Core, frame: &[u8], headers: &Headers, pool: usize) -> (usize, Hash) {
+/// Where a frame goes that is for `pool`, which is 0 unless there are pools. Filters come before the hash, the most
+/// special first (7.1.2.2).
+pub(crate) fn route(
+    core: &mut Core,
+    flow_director: &FlowDirector,
+    frame: &[u8],
+    headers: &Headers,
+    pool: usize,
+) -> Route {
     let mode = Mode::of(core);
-    let hashes = match mode {
-        Mode::Single => false,
-        Mode::Rss => true,
-        Mode::Dcb { rss, .. } | Mode::Pools { rss, .. } => rss,
-    };
-    let hash = if hashes { rss::hash(core, frame, headers) } else { Hash::default() };
-    if let Some(queue) = by_ethertype(core, headers) {
-        return (queue, hash);
+    let hash = if mode.hashes() { rss::hash(core, frame, headers) } else { Hash::default() };
+    let filtered = by_ethertype(core, headers)
+        .or_else(|| by_syn(core, frame, headers))
+        .or_else(|| by_five_tuple(core, frame, headers));
+    if let Some(queue) = filtered {
+        return Route { queue: Some(queue), hash };
     }
-    let spread = if hashes { rss::queue(core, hash) } else { 0 };
+    let queue = match flow_director.verdict(core, frame, headers) {
+        Some(Verdict::Drop) => None,
+        Some(Verdict::Queue(queue)) => Some(queue),
+        None => Some(spread(core, mode, hash, headers, pool)),
+    };
+    Route { queue, hash }
+}
+
+fn spread(core: &Core, mode: Mode, hash: Hash, headers: &Headers, pool: usize) -> usize {
+    let within = if mode.hashes() { rss::queue(core, hash) } else { 0 };
     let queue = match mode {
         Mode::Single => 0,
-        Mode::Rss => spread,
-        Mode::Dcb { classes, .. } => class_base(classes, class(core, headers)) + spread,
-        Mode::Pools { queues_per_pool, .. } => pool * queues_per_pool + spread % queues_per_pool,
+        Mode::Rss => within,
+        Mode::Dcb { classes, .. } => class_base(classes, class(core, headers)) + within,
+        Mode::Pools { queues_per_pool, .. } => pool * queues_per_pool + within % queues_per_pool,
     };
-    (queue.min(super::QUEUES - 1), hash)
+    queue.min(super::QUEUES - 1)
 }
 
-/// A filter on the ethertype overrules everything else (7.1.2.3).
+/// A filter on the ethertype (7.1.2.3).
 fn by_ethertype(core: &Core, headers: &Headers) -> Option<usize> {
     let filter = (0..8).find(|filter| {
         let etqf = core.values.at(Register::ETQF, *filter);
@@ -64,6 +96,50 @@ fn by_ethertype(core: &Core, headers: &Headers) -> Option<usize> {
     })?;
     let etqs = core.values.at(Register::ETQS, filter);
     (etqs & ETQS_QUEUE_EN != 0).then_some((etqs >> 16 & 0x7f) as usize)
+}
+
+/// The queue of TCP packets that open a connection (7.1.2.6).
+fn by_syn(core: &Core, frame: &[u8], headers: &Headers) -> Option<usize> {
+    const ENABLE: u32 = 1;
+    const SYN: u8 = 0x02;
+    let synqf = core.values.get(Register::SYNQF);
+    let ip = headers.ip.filter(|ip| synqf & ENABLE != 0 && ip.protocol == TCP && !ip.fragment)?;
+    let flags = frame[..ip.end].get(ip.payload + 13)?;
+    (flags & SYN != 0).then_some((synqf >> 1 & 0x7f) as usize)
+}
+
+/// Filters on addresses, ports and protocol; of those that match, the one of the highest priority (7.1.2.5).
+fn by_five_tuple(core: &Core, frame: &[u8], headers: &Headers) -> Option<usize> {
+    let ip = headers.ip.filter(|ip| ip.version == Version::V4 && !ip.fragment)?;
+    let filter = (0..128)
+        .filter(|filter| matches_five_tuple(core, *filter, frame, &ip))
+        // The first of equals.
+        .rev()
+        .max_by_key(|filter| core.values.at(Register::FTQF, *filter) >> 2 & 7)?;
+    Some((core.values.at(Register::L34TIMIR, filter) >> 21 & 0x7f) as usize)
+}
+
+fn matches_five_tuple(core: &Core, filter: usize, frame: &[u8], ip: &Ip) -> bool {
+    const ENABLE: u32 = 1 << 31;
+    let ftqf = core.values.at(Register::FTQF, filter);
+    if ftqf & ENABLE == 0 {
+        return false;
+    }
+    let (addresses, ports) = (ip.addresses(frame), ip.ports(frame));
+    // A bit of the mask that is set means that the field does not count.
+    let counts = |bit: u32| ftqf >> bit & 1 == 0;
+    let sdpqf = core.values.at(Register::SDPQF, filter).to_le_bytes();
+    let protocol = match ip.protocol {
+        TCP => 0,
+        UDP => 1,
+        SCTP => 2,
+        _ => 3,
+    };
+    (!counts(25) || addresses[..4] == core.values.at(Register::SAQF, filter).to_le_bytes())
+        && (!counts(26) || addresses[4..] == core.values.at(Register::DAQF, filter).to_le_bytes())
+        && (!counts(27) || ports.is_some_and(|ports| ports[..2] == sdpqf[..2]))
+        && (!counts(28) || ports.is_some_and(|ports| ports[2..] == sdpqf[2..]))
+        && (!counts(29) || ftqf & 3 == protocol)
 }
 
 /// The traffic class of a frame, by the priority in its tag (8.2.3.10.4: RTRUP2TC, three bits a priority).
@@ -92,34 +168,37 @@ mod tests {
         core
     }
 
-    fn queue_of(core: &Core, frame: &[u8], pool: usize) -> usize {
-        queue(core, frame, &Headers::parse(frame, VLAN_ETHERTYPE), pool).0
+    fn queue_of(core: &mut Core, frame: &[u8], pool: usize) -> usize {
+        let headers = Headers::parse(frame, VLAN_ETHERTYPE);
+        route(core, &FlowDirector::default(), frame, &headers, pool).queue.expect("a queue")
     }
 
     /// Frames of many flows.
     fn flows() -> impl Iterator<Item = Vec<u8>> {
-        (0..=255).map(|flow| ipv4([10, 0, 0, flow], [10, 0, 1, 1], 17, &[0; 8]))
+        (0..=255)
+            .map(|flow| ipv4([10, 0, 0, flow], [10, 0, 1, 1], UDP, &[0x12, 0x34, 0x56, 0x78, 0, 8, 0, 0]))
     }
 
     #[test]
     fn without_a_mode_there_is_one_queue() {
-        assert!(flows().all(|frame| queue_of(&card(MRQC_IPV4), &frame, 0) == 0));
+        let mut core = card(MRQC_IPV4);
+        assert!(flows().all(|frame| queue_of(&mut core, &frame, 0) == 0));
     }
 
     #[test]
     fn a_hash_spreads_over_the_queues_of_the_table() {
-        let core = card(0x1 | MRQC_IPV4);
+        let mut core = card(0x1 | MRQC_IPV4);
         let mut counts = [0; 4];
-        flows().for_each(|frame| counts[queue_of(&core, &frame, 0)] += 1);
+        flows().for_each(|frame| counts[queue_of(&mut core, &frame, 0)] += 1);
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
     }
 
     #[test]
     fn a_pool_spreads_over_its_own_queues() {
-        let core = card(0xb | MRQC_IPV4);
-        assert!(flows().all(|frame| matches!(queue_of(&core, &frame, 5), 10 | 11)));
-        let core = card(0xa | MRQC_IPV4);
-        assert!(flows().all(|frame| matches!(queue_of(&core, &frame, 5), 20..24)));
+        let mut core = card(0xb | MRQC_IPV4);
+        assert!(flows().all(|frame| matches!(queue_of(&mut core, &frame, 5), 10 | 11)));
+        let mut core = card(0xa | MRQC_IPV4);
+        assert!(flows().all(|frame| matches!(queue_of(&mut core, &frame, 5), 20..24)));
     }
 
     #[test]
@@ -127,9 +206,9 @@ mod tests {
         let mut core = card(0x2);
         core.values.set(Register::RTRUP2TC, 6 << (3 * 5));
         let mut frame = flows().next().expect("a flow");
-        assert_eq!(queue_of(&core, &frame, 0), 0);
+        assert_eq!(queue_of(&mut core, &frame, 0), 0);
         frame.splice(12..12, [0x81, 0x00, 5 << 5, 1]);
-        assert_eq!(queue_of(&core, &frame, 0), 6 * 16);
+        assert_eq!(queue_of(&mut core, &frame, 0), 6 * 16);
     }
 
     #[test]
@@ -137,6 +216,40 @@ mod tests {
         let mut core = card(0x1 | MRQC_IPV4);
         core.values.set_at(Register::ETQF, 3, ETQF_FILTER_EN | 0x0800);
         core.values.set_at(Register::ETQS, 3, ETQS_QUEUE_EN | 9 << 16);
-        assert!(flows().all(|frame| queue_of(&core, &frame, 0) == 9));
+        assert!(flows().all(|frame| queue_of(&mut core, &frame, 0) == 9));
+    }
+
+    #[test]
+    fn the_five_tuple_filter_of_the_highest_priority_counts() {
+        const IGNORE_ALL: u32 = 0x1f << 25;
+        let mut core = card(0);
+        let frame = flows().nth(7).expect("a flow");
+        for (filter, mask, priority, queue) in [
+            (2, IGNORE_ALL, 1, 20),
+            (3, IGNORE_ALL & !(1 << 25), 5, 30),
+            (4, IGNORE_ALL & !(1 << 28) & !(1 << 29), 7, 40),
+        ] {
+            core.values.set_at(Register::FTQF, filter, 1 << 31 | mask | priority << 2 | 1);
+            core.values.set_at(Register::L34TIMIR, filter, queue << 21);
+            core.values.set_at(Register::SAQF, filter, u32::from_le_bytes([10, 0, 0, 7]));
+            core.values.set_at(Register::SDPQF, filter, u32::from_le_bytes([0, 0, 0x56, 0x78]));
+        }
+        assert_eq!(queue_of(&mut core, &frame, 0), 40);
+        core.values.set_at(Register::SDPQF, 4, 0);
+        assert_eq!(queue_of(&mut core, &frame, 0), 30);
+        core.values.set_at(Register::SAQF, 3, 0);
+        assert_eq!(queue_of(&mut core, &frame, 0), 20);
+    }
+
+    #[test]
+    fn connections_may_begin_in_a_queue_of_their_own() {
+        let mut core = card(0);
+        core.values.set(Register::SYNQF, 1 | 11 << 1);
+        for (flags, queue) in [(0x02, 11), (0x12, 11), (0x10, 0)] {
+            let mut header = vec![0; 20];
+            header[13] = flags;
+            let frame = ipv4([10, 0, 0, 1], [10, 0, 1, 1], TCP, &header);
+            assert_eq!(queue_of(&mut core, &frame, 0), queue, "flags {flags:#x}");
+        }
     }
 }

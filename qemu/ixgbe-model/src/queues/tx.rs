@@ -335,7 +335,7 @@ impl Work<'_> {
         }
         stats::sent(self.core, queue, frame);
         if self.core.values.has(Register::HLREG0, HLREG0_LPBK) {
-            self.receive.loop_back(frame);
+            self.receive.loop_back(self.core, frame);
         } else {
             self.wire.transmit(queue as u16, frame);
         }

@@ -207,6 +207,11 @@ impl Values {
         std::mem::take(&mut self.words[Self::place(register, index)])
     }
 
+    /// The first two registers of an array as one set of bits.
+    pub(crate) fn wide_pair(&self, register: Register) -> u64 {
+        u64::from(self.at(register, 1)) << 32 | u64::from(self.at(register, 0))
+    }
+
     /// A pair of registers, the halves of an address or of a count.
     pub(crate) fn wide(&self, low: Register, high: Register, index: usize) -> u64 {
         u64::from(self.at(high, index)) << 32 | u64::from(self.at(low, index))
