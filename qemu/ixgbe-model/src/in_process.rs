@@ -2,8 +2,9 @@
 #![allow(unsafe_code)] // The card's DMA is copies to and from memory that the driver hands over by address.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::card::Card;
@@ -13,7 +14,7 @@ use crate::options::CardOptions;
 /// A card in this process: a handle that can be cloned and sent to other threads.
 ///
 /// A register access tells the card the time, so resets and links take as long as [`CardOptions`] says by the clock on
-/// the wall. Frames move when [`InProcess::step`] is called, by the test or by a thread.
+/// the wall. Frames move when [`InProcess::step`] is called, or all the time with [`InProcess::work`].
 #[derive(Clone)]
 pub struct InProcess {
     shared: Arc<Mutex<Shared>>,
@@ -95,6 +96,20 @@ impl InProcess {
         shared.card.run(&shared.memory, &mut *shared.wire)
     }
 
+    /// Lets the card work on a thread of its own until the answer is dropped.
+    pub fn work(&self) -> Working {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (card, stopped) = (self.clone(), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if card.step() == 0 {
+                    thread::sleep(REST);
+                }
+            }
+        });
+        Working { stop, thread: Some(thread) }
+    }
+
     /// Lets time pass, with [`InProcess::with_manual_time`].
     pub fn pass(&self, time: Duration) {
         let mut shared = self.lock();
@@ -114,6 +129,25 @@ impl InProcess {
     /// A test that failed while it held the card leaves it in a state that is as good as any.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long a card that works on its own thread waits when there was nothing to do.
+const REST: Duration = Duration::from_micros(20);
+
+/// A card that works on a thread of its own; it stops when this is dropped.
+pub struct Working {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It panicked if the wire did, which has been printed.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -189,7 +223,85 @@ fn chunks(address: u64, len: usize) -> impl Iterator<Item = (usize, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
     use super::*;
+    use crate::registers::*;
+    use crate::strict::Rule;
+
+    /// A cable that leads to a channel.
+    struct Outgoing(Sender<Vec<u8>>);
+
+    impl Wire for Outgoing {
+        fn transmit(&mut self, _queue: u16, frame: &[u8]) {
+            self.0.send(frame.to_vec()).expect("the test listens");
+        }
+
+        fn receive(&mut self, _frame: &mut Vec<u8>) -> bool {
+            false
+        }
+    }
+
+    /// A page: a ring of eight descriptors, and behind it a frame.
+    #[repr(align(4096))]
+    struct Page([AtomicU64; 512]);
+
+    impl Page {
+        const FRAME: usize = 64;
+
+        fn address(&self, word: usize) -> u64 {
+            self.0[word].as_ptr() as u64
+        }
+    }
+
+    fn write(card: &InProcess, register: Register, value: u32) {
+        card.write(register.offset(0), value);
+    }
+
+    #[test]
+    fn a_driver_on_another_thread_is_served() {
+        let (sender, sent) = channel();
+        let page = Box::new(Page([const { AtomicU64::new(0) }; 512]));
+        let card = InProcess::new(
+            CardOptions { link_time: Duration::ZERO, ..CardOptions::default() },
+            Outgoing(sender),
+        );
+        // SAFETY: the page outlives the card, and is accessed through its atomics only.
+        unsafe { card.hand_over(page.address(0)..page.address(0) + 4096) };
+        write(&card, Register::DMATXCTL, DMATXCTL_TE);
+        write(&card, Register::TDBAL, page.address(0) as u32);
+        write(&card, Register::TDBAH, (page.address(0) >> 32) as u32);
+        write(&card, Register::TDLEN, 128);
+        write(&card, Register::TXDCTL, DCTL_ENABLE);
+        let working = card.work();
+        for round in 0..100u64 {
+            let index = round as usize % 8;
+            page.0[Page::FRAME].store(round, Ordering::Relaxed);
+            page.0[2 * index].store(page.address(Page::FRAME), Ordering::Relaxed);
+            // An advanced descriptor of 60 bytes: EOP, IFCS, RS.
+            page.0[2 * index + 1].store(60 << 46 | 0x2b << 24 | 3 << 20 | 60, Ordering::Relaxed);
+            fence(Ordering::Release);
+            write(&card, Register::TDT, (index as u32 + 1) % 8);
+            let frame = sent.recv_timeout(Duration::from_secs(20)).expect("a frame");
+            assert_eq!(frame.first_chunk(), Some(&round.to_le_bytes()));
+            while page.0[2 * index + 1].load(Ordering::Acquire) != 1 << 32 {
+                thread::yield_now();
+            }
+        }
+        drop(working);
+        assert_eq!(card.with_card(|card| card.violations().to_vec()), []);
+        card.withdraw(page.address(0)..page.address(0) + 4096);
+        assert_eq!(card.with_card(|card| card.violations()[0].rule), Rule::RingFreedWhileEnabled);
+    }
+
+    #[test]
+    fn time_may_stand_still() {
+        let card = InProcess::with_manual_time(CardOptions::default(), Outgoing(channel().0));
+        write(&card, Register::CTRL, CTRL_RST);
+        assert_ne!(card.read(Register::CTRL.offset(0)) & CTRL_RST, 0);
+        card.pass(Duration::from_millis(1));
+        assert_eq!(card.read(Register::CTRL.offset(0)) & CTRL_RST, 0);
+    }
 
     #[test]
     fn a_range_is_cut_into_words_and_bytes() {

@@ -38,6 +38,6 @@ mod tests;
 pub use card::Card;
 pub use fault::{Corruption, Fault};
 pub use host::{Memory, Unmapped, Wire};
-pub use in_process::InProcess;
+pub use in_process::{InProcess, Working};
 pub use options::{CardOptions, MAX_FRAME, Model, Module, Overrun, PciIds, Speed};
 pub use strict::{Rule, UnknownAccess, Violation};
