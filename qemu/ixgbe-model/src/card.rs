@@ -18,12 +18,14 @@ use crate::queues::tx::Transmit;
 use crate::registers::*;
 use crate::reset::Reset;
 use crate::strict::{Rule, UnknownAccess, Violation, missing_bits, reserved_bits};
+use crate::virtual_function::Mailbox;
 use crate::{semaphore, stats};
 
 /// The whole state of one function of a card. It has no thread, no clock and no transport of its own.
 pub struct Card {
-    core: Core,
-    interrupts: Interrupts,
+    pub(crate) core: Core,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) mailboxes: Vec<Mailbox>,
     receive: Receive,
     transmit: Transmit,
     link: Link,
@@ -43,6 +45,7 @@ impl Card {
         Card {
             core,
             interrupts: Interrupts::new(),
+            mailboxes: Vec::new(),
             receive: Receive::default(),
             transmit: Transmit::new(),
             link,
@@ -72,6 +75,7 @@ impl Card {
             Register::STATUS => status(core),
             Register::ESDP => esdp(core),
             Register::SWSM => semaphore::read_swsm(core),
+            Register::PFMAILBOX => self.mailboxes.get(index).map_or(0, Mailbox::read_physical),
             _ => match register.row().access {
                 Access::RC => stats::read(core, register, index),
                 Access::WO => 0,
@@ -120,6 +124,17 @@ impl Card {
             EERD => self.eeprom.write_eerd(core, value),
             EEC => self.eeprom.write_eec(core, value),
             SWSM => semaphore::write_swsm(core, value),
+            CTRL_EXT => {
+                core.values.set(CTRL_EXT, value);
+                if value & CTRL_EXT_PFRSTD != 0 {
+                    self.mailboxes.iter_mut().for_each(Mailbox::reset_is_done);
+                }
+            }
+            PFMAILBOX => self.write_mailbox(index, value),
+            PFVFLREC => {
+                let resets = core.values.at(PFVFLRE, index);
+                core.values.set_at(PFVFLRE, index, resets & !value);
+            }
             // Set by the card alone.
             RDRXCTL => {
                 let done = core.values.get(RDRXCTL) & RDRXCTL_DMAIDONE;
@@ -148,10 +163,18 @@ impl Card {
         self.restart(value);
     }
 
+    fn write_mailbox(&mut self, function: usize, value: u32) {
+        let Some(mailbox) = self.mailboxes.get_mut(function) else { return };
+        if mailbox.write_physical(value) {
+            self.interrupts.functions[function].mailbox();
+        }
+    }
+
     /// All parts begin anew.
     fn restart(&mut self, ctrl: u32) {
         self.reset.begin(&mut self.core, ctrl);
-        self.interrupts = Interrupts::new();
+        self.interrupts.reset();
+        self.mailboxes.iter_mut().for_each(Mailbox::reset_begins);
         self.receive.reset();
         self.transmit.reset();
         self.link.restart(&self.core);

@@ -6,6 +6,7 @@ use crate::fault::Faults;
 use crate::options::CardOptions;
 use crate::registers::{Register, Values};
 use crate::strict::{Rule, Strict};
+use crate::virtual_function::{PoolCounts, VIRTUAL_FUNCTIONS};
 
 /// Passed to every part beside the part's own state.
 pub(crate) struct Core {
@@ -14,6 +15,9 @@ pub(crate) struct Core {
     pub(crate) strict: Strict,
     pub(crate) faults: Faults,
     pub(crate) now: Duration,
+    /// Virtual functions that there are; function n has pool n.
+    pub(crate) virtual_functions: usize,
+    pub(crate) pool_counts: [PoolCounts; VIRTUAL_FUNCTIONS],
 }
 
 impl Core {
@@ -24,6 +28,8 @@ impl Core {
             strict: Strict::default(),
             faults: Faults::default(),
             now: Duration::ZERO,
+            virtual_functions: 0,
+            pool_counts: [PoolCounts::default(); VIRTUAL_FUNCTIONS],
         }
     }
 

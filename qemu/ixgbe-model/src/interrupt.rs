@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 use crate::registers::*;
+use crate::virtual_function::{self, FunctionInterrupts};
 
 const VECTORS: usize = 64;
 /// Bits of EICR that are not queues.
@@ -26,18 +27,46 @@ pub(crate) struct Interrupts {
     others_unsent: u32,
     /// When each vector may be sent again.
     ready: [Duration; VECTORS],
+    /// The interrupts of virtual functions, which are their own.
+    pub(crate) functions: Vec<FunctionInterrupts>,
 }
 
 /// Which half of a queue pair.
 #[derive(Clone, Copy)]
-enum Half {
+pub(crate) enum Half {
     Receive,
     Transmit,
 }
 
+impl Half {
+    /// Where a queue's entry is in its register of IVAR: an entry is a byte, two queues a register, receive before
+    /// transmit (8.2.3.5.16).
+    pub(crate) fn shift(self, queue: usize) -> usize {
+        queue % 2 * 16
+            + match self {
+                Half::Receive => 0,
+                Half::Transmit => 8,
+            }
+    }
+}
+
 impl Interrupts {
     pub(crate) fn new() -> Interrupts {
-        Interrupts { causes: 0, unsent: 0, others: 0, others_unsent: 0, ready: [Duration::ZERO; VECTORS] }
+        Interrupts {
+            causes: 0,
+            unsent: 0,
+            others: 0,
+            others_unsent: 0,
+            ready: [Duration::ZERO; VECTORS],
+            functions: Vec::new(),
+        }
+    }
+
+    /// Everything begins anew; there are as many virtual functions as before.
+    pub(crate) fn reset(&mut self) {
+        let functions = self.functions.len();
+        *self = Interrupts::new();
+        self.functions.resize_with(functions, FunctionInterrupts::default);
     }
 
     /// A frame was received on the queue.
@@ -50,10 +79,12 @@ impl Interrupts {
         self.queue(core, queue, Half::Transmit);
     }
 
-    /// An entry of IVAR is a byte: two queues a register, receive before transmit (8.2.3.5.16).
     fn queue(&mut self, core: &Core, queue: usize, half: Half) {
-        let shift = queue % 2 * 16 + if matches!(half, Half::Transmit) { 8 } else { 0 };
-        let entry = core.values.at(Register::IVAR, queue / 2) >> shift;
+        if let Some((function, queue)) = virtual_function::owner(core, queue) {
+            self.functions[function].queue(queue, half);
+            return;
+        }
+        let entry = core.values.at(Register::IVAR, queue / 2) >> half.shift(queue);
         if entry & IVAR_INT_ALLOC_VAL != 0 {
             self.trigger(1 << (entry & 0x3f));
         }
@@ -230,6 +261,6 @@ fn hide(core: &mut Core, index: usize, bits: u32) {
 }
 
 /// The least time between two messages: bits 11 to 3 of EITR.
-fn interval(eitr: u32) -> Duration {
+pub(crate) fn interval(eitr: u32) -> Duration {
     Duration::from_nanos(u64::from(eitr >> 3 & 0x1ff) * EITR_UNIT_NS)
 }

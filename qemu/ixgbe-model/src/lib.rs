@@ -34,6 +34,7 @@ mod stats;
 mod strict;
 #[cfg(test)]
 mod tests;
+mod virtual_function;
 
 pub use card::Card;
 pub use fault::{Corruption, Fault};
@@ -41,3 +42,4 @@ pub use host::{Memory, Unmapped, Wire};
 pub use in_process::{InProcess, Working};
 pub use options::{CardOptions, MAX_FRAME, Model, Module, Overrun, PciIds, Speed};
 pub use strict::{Rule, UnknownAccess, Violation};
+pub use virtual_function::{HostDriver, VIRTUAL_FUNCTION_BASE, VIRTUAL_FUNCTIONS};

@@ -37,8 +37,6 @@ impl Link {
     pub(crate) fn write_autoc(&mut self, core: &mut Core, value: u32) {
         core.values.set(Register::AUTOC, value & !AUTOC_RESTART_AN);
         if value & AUTOC_RESTART_AN != 0 {
-            // The link goes away even if it comes back at once.
-            core.values.set(Register::LINKS, 0);
             self.restart(core);
         }
     }

@@ -33,6 +33,15 @@ impl Model {
         }
     }
 
+    /// The PCI device id of its virtual functions.
+    pub fn virtual_function_id(self) -> u16 {
+        match self {
+            Model::Sfp82599 | Model::Kx4_82599 | Model::Kr82599 => 0x10ed,
+            Model::X540 => 0x1515,
+            Model::X550 => 0x1565,
+        }
+    }
+
     /// Entries of the RSS indirection table: the X550 has more (X550 datasheet 8.2.2.7, ERETA).
     pub(crate) fn reta_entries(self) -> usize {
         if self == Model::X550 { 512 } else { 128 }

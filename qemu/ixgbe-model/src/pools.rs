@@ -5,6 +5,7 @@ use crate::filter;
 use crate::filter::Cast;
 use crate::headers::Headers;
 use crate::registers::*;
+use crate::virtual_function::queues_per_pool;
 
 /// VMOLR: the pool takes untagged frames.
 const ACCEPT_UNTAGGED: u32 = 1 << 24;
@@ -33,6 +34,16 @@ pub(crate) fn of(core: &Core, frame: &[u8], headers: &Headers) -> u64 {
     let replicates = control & VT_CTL_REPLICATION_EN != 0;
     // Without replication a frame goes to one pool, the lowest (7.10.3.4).
     if replicates && Cast::of(frame) != Cast::Unicast { pools } else { pools & pools.wrapping_neg() }
+}
+
+/// Whether the pool of a queue may transmit (8.2.3.27.9, VFTE).
+pub(crate) fn may_transmit(core: &Core, queue: usize) -> bool {
+    match queues_per_pool(core) {
+        Some(per_pool) if core.values.has(Register::VT_CTL, VT_CTL_VT_ENA) => {
+            core.values.wide_pair(Register::VFTE) >> (queue / per_pool) & 1 == 1
+        }
+        _ => true,
+    }
 }
 
 fn by_address(core: &Core, frame: &[u8]) -> u64 {

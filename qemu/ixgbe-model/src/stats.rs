@@ -4,6 +4,7 @@ use crate::core::Core;
 use crate::filter::Cast;
 use crate::registers::Register;
 use crate::registers::Register::*;
+use crate::virtual_function::owner;
 
 /// Bytes of the CRC, which counters of bytes include.
 pub(crate) const CRC_LEN: usize = 4;
@@ -78,12 +79,19 @@ pub(crate) fn passed(core: &mut Core, frame: &[u8]) {
 }
 
 /// A frame is in the memory of the host.
-pub(crate) fn delivered(core: &mut Core, queue: usize, len: usize) {
+pub(crate) fn delivered(core: &mut Core, queue: usize, len: usize, cast: Cast) {
     count(core, RXDGPC, 0);
     add_bytes(core, RXDGBCL, RXDGBCH, 0, len);
     let counter = mapped(core, RQSMR, queue);
     count(core, QPRC, counter);
     add_bytes(core, QBRC_L, QBRC_H, counter, len);
+    if let Some((function, _)) = owner(core, queue) {
+        let counts = &mut core.pool_counts[function];
+        counts.received = counts.received.wrapping_add(1);
+        counts.received_bytes += len as u64;
+        let multicast = u32::from(cast == Cast::Multicast);
+        counts.received_multicast = counts.received_multicast.wrapping_add(multicast);
+    }
 }
 
 /// A frame had no descriptor, and its queue drops.
@@ -108,6 +116,11 @@ pub(crate) fn sent(core: &mut Core, queue: usize, frame: &[u8]) {
     let counter = mapped(core, TQSM, queue);
     count(core, QPTC, counter);
     add_bytes(core, QBTC_L, QBTC_H, counter, frame.len() + CRC_LEN);
+    if let Some((function, _)) = owner(core, queue) {
+        let counts = &mut core.pool_counts[function];
+        counts.sent = counts.sent.wrapping_add(1);
+        counts.sent_bytes += frame.len() as u64;
+    }
 }
 
 /// The counter of a queue: four queues a register, four bits each (8.2.3.23.71, 8.2.3.23.73).
@@ -151,8 +164,8 @@ mod tests {
     fn a_queue_counts_where_its_map_says() {
         let mut core = Core::new(CardOptions::default());
         core.values.set_at(RQSMR, 127 / 4, 0x0f00_0000);
-        delivered(&mut core, 127, 60);
-        delivered(&mut core, 126, 100);
+        delivered(&mut core, 127, 60, Cast::Unicast);
+        delivered(&mut core, 126, 100, Cast::Unicast);
         dropped(&mut core, 127);
         assert_eq!((read(&mut core, QPRC, 15), read(&mut core, QBRC_L, 15)), (1, 60));
         assert_eq!((read(&mut core, QPRC, 0), read(&mut core, QBRC_L, 0)), (1, 100));

@@ -5,6 +5,7 @@ use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload
 use crate::core::Core;
 use crate::descriptor::Received;
 use crate::fault::Corruption;
+use crate::filter::Cast;
 use crate::headers::{Headers, SCTP, TAG_LEN, TCP, UDP, Version};
 use crate::host::{Memory, Unmapped, Wire};
 use crate::interrupt::Interrupts;
@@ -110,7 +111,7 @@ fn deliver(
 ) -> Result<(), Unmapped> {
     let Waiting { frame, headers, queue, route } = waiting;
     let len = put(core, memory, *queue, frame, headers, route.hash)?;
-    stats::delivered(core, *queue, len);
+    stats::delivered(core, *queue, len, Cast::of(frame));
     interrupts.received(core, *queue);
     Ok(())
 }

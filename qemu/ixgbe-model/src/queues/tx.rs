@@ -8,6 +8,7 @@ use crate::headers::VLAN_ETHERTYPE;
 use crate::host::{Memory, Unmapped, Wire};
 use crate::interrupt::Interrupts;
 use crate::options::MAX_FRAME;
+use crate::pools;
 use crate::registers::*;
 use crate::stats;
 use crate::strict::Rule;
@@ -145,7 +146,7 @@ impl Transmit {
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
-            if !is_enabled(work.core, &LAYOUT, queue) {
+            if !is_enabled(work.core, &LAYOUT, queue) || !pools::may_transmit(work.core, queue) {
                 continue;
             }
             match work.ring(&mut self.queues[queue], queue) {
