@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::card::Card;
 use crate::host::{Memory, Unmapped, Wire};
 use crate::options::CardOptions;
+use crate::virtual_function::HostDriver;
 
 /// A card in this process: a handle that can be cloned and sent to other threads.
 ///
@@ -22,6 +23,8 @@ pub struct InProcess {
 
 struct Shared {
     card: Card,
+    /// The driver of the physical function, where virtual ones are tested.
+    host: Option<HostDriver>,
     memory: Ranges,
     wire: Box<dyn Wire + Send>,
     clock: Clock,
@@ -55,7 +58,9 @@ impl InProcess {
 
     fn with_clock(options: CardOptions, wire: impl Wire + Send + 'static, clock: Clock) -> InProcess {
         let (card, memory) = (Card::new(options), Ranges::default());
-        InProcess { shared: Arc::new(Mutex::new(Shared { card, memory, wire: Box::new(wire), clock })) }
+        InProcess {
+            shared: Arc::new(Mutex::new(Shared { card, host: None, memory, wire: Box::new(wire), clock })),
+        }
     }
 
     /// Hands over memory for the card's DMA. An address for the card is the address in this process.
@@ -110,6 +115,18 @@ impl InProcess {
         Working { stop, thread: Some(thread) }
     }
 
+    /// Puts a driver on the physical function that gives a virtual function to each address, and answers them.
+    ///
+    /// It sets up the whole card: nobody else should.
+    pub fn share(&self, addresses: &[[u8; 6]]) -> Vec<VirtualInProcess> {
+        let shared = &mut *self.lock();
+        shared.tick();
+        shared.host = Some(HostDriver::start(&mut shared.card, addresses));
+        (0..addresses.len())
+            .map(|function| VirtualInProcess { shared: Arc::clone(&self.shared), function })
+            .collect()
+    }
+
     /// Lets time pass, with [`InProcess::with_manual_time`].
     pub fn pass(&self, time: Duration) {
         let mut shared = self.lock();
@@ -126,9 +143,44 @@ impl InProcess {
         use_card(&mut shared.card)
     }
 
-    /// A test that failed while it held the card leaves it in a state that is as good as any.
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
+    }
+}
+
+/// A test that failed while it held the card leaves it in a state that is as good as any.
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A virtual function of a card in this process, whose other functions are [`InProcess`]'s to work.
+#[derive(Clone)]
+pub struct VirtualInProcess {
+    shared: Arc<Mutex<Shared>>,
+    function: usize,
+}
+
+impl VirtualInProcess {
+    /// Reads a register: its byte offset in the function's BAR0.
+    pub fn read(&self, offset: u32) -> u32 {
+        let mut shared = lock(&self.shared);
+        shared.tick();
+        shared.card.read_virtual(self.function, offset)
+    }
+
+    /// Writes a register: its byte offset in the function's BAR0. The host answers what is asked before this returns.
+    pub fn write(&self, offset: u32, value: u32) {
+        let mut shared = lock(&self.shared);
+        shared.tick();
+        shared.card.write_virtual(self.function, offset, value);
+        shared.tick();
+    }
+
+    /// The function's interrupts that are to be sent since the last call.
+    pub fn take_interrupts(&self) -> u64 {
+        let mut shared = lock(&self.shared);
+        shared.tick();
+        shared.card.take_virtual_interrupts(self.function)
     }
 }
 
@@ -154,6 +206,9 @@ impl Drop for Working {
 impl Shared {
     fn tick(&mut self) {
         self.card.advance(self.clock.now());
+        if let Some(host) = &mut self.host {
+            host.serve(&mut self.card);
+        }
     }
 }
 
@@ -292,6 +347,22 @@ mod tests {
         assert_eq!(card.with_card(|card| card.violations().to_vec()), []);
         card.withdraw(page.address(0)..page.address(0) + 4096);
         assert_eq!(card.with_card(|card| card.violations()[0].rule), Rule::RingFreedWhileEnabled);
+    }
+
+    #[test]
+    fn a_virtual_function_is_answered_at_once() {
+        let options = CardOptions { link_time: Duration::ZERO, ..CardOptions::default() };
+        let card = InProcess::with_manual_time(options, Outgoing(channel().0));
+        let functions = card.share(&[[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]]);
+        let guest = functions[1].clone();
+        let (memory, mailbox) = (0x200, 0x2fc);
+        guest.write(0, CTRL_RST);
+        guest.write(mailbox, 1 << 2);
+        guest.write(memory, 1);
+        guest.write(mailbox, 1 << 0);
+        assert_eq!(guest.read(mailbox) & 0x30, 0x30, "an answer, and an acknowledgement");
+        assert_eq!([0, 4, 8].map(|word| guest.read(memory + word)), [0xa000_0001, 2, 0x0101]);
+        assert_eq!(guest.take_interrupts(), 0);
     }
 
     #[test]

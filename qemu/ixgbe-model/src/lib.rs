@@ -39,7 +39,7 @@ mod virtual_function;
 pub use card::Card;
 pub use fault::{Corruption, Fault};
 pub use host::{Memory, Unmapped, Wire};
-pub use in_process::{InProcess, Working};
+pub use in_process::{InProcess, VirtualInProcess, Working};
 pub use options::{CardOptions, MAX_FRAME, Model, Module, Overrun, PciIds, Speed};
 pub use strict::{Rule, UnknownAccess, Violation};
 pub use virtual_function::{HostDriver, VIRTUAL_FUNCTION_BASE, VIRTUAL_FUNCTIONS};
