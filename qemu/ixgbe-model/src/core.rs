@@ -15,6 +15,8 @@ pub(crate) struct Core {
     pub(crate) strict: Strict,
     pub(crate) faults: Faults,
     pub(crate) now: Duration,
+    /// Until then the partner wants nothing to be sent.
+    pub(crate) paused_until: Duration,
     /// Virtual functions that there are; function n has pool n.
     pub(crate) virtual_functions: usize,
     pub(crate) pool_counts: [PoolCounts; VIRTUAL_FUNCTIONS],
@@ -28,6 +30,7 @@ impl Core {
             strict: Strict::default(),
             faults: Faults::default(),
             now: Duration::ZERO,
+            paused_until: Duration::ZERO,
             virtual_functions: 0,
             pool_counts: [PoolCounts::default(); VIRTUAL_FUNCTIONS],
         }

@@ -24,6 +24,7 @@ mod interrupt;
 mod link;
 mod mdio;
 mod options;
+mod pause;
 mod pools;
 mod queues;
 pub mod registers;

@@ -59,6 +59,7 @@ impl Reset {
         core.values.remove(Register::RDRXCTL, RDRXCTL_DMAIDONE);
         core.values.set(Register::EEMNGCTL, 0);
         core.faults.reset();
+        core.paused_until = core.now;
         self.begun = Some(core.now);
         load_address(core);
     }

@@ -11,6 +11,7 @@ use crate::headers::{Headers, TAG_LEN};
 use crate::host::Wire;
 use crate::interrupt::Interrupts;
 use crate::options::Overrun;
+use crate::pause;
 use crate::pools;
 use crate::registers::*;
 use crate::stats;
@@ -40,18 +41,23 @@ pub(crate) struct PacketBuffer {
 }
 
 impl PacketBuffer {
-    /// Takes the next frame from the wire, if the card listens.
-    pub(super) fn arrive(&mut self, core: &mut Core, interrupts: &mut Interrupts, wire: &mut dyn Wire) {
+    /// Takes the next frame from the wire, if the card listens and there is one.
+    pub(super) fn arrive(
+        &mut self,
+        core: &mut Core,
+        interrupts: &mut Interrupts,
+        wire: &mut dyn Wire,
+    ) -> bool {
         let link =
             core.values.has(Register::LINKS, LINKS_UP) && !core.values.has(Register::HLREG0, HLREG0_LPBK);
         let waits = core.options.overrun == Overrun::Wait;
         if !link || waits && (!self.waiting.is_empty() || !may_receive(core)) {
-            return;
+            return false;
         }
         let mut frame = self.spare();
         if !wire.receive(&mut frame) {
             self.spare.push(frame);
-            return;
+            return false;
         }
         if frame.len() < MIN_FRAME {
             // The partner's MAC pads.
@@ -67,6 +73,7 @@ impl PacketBuffer {
         } else {
             self.admit(core, frame);
         }
+        true
     }
 
     /// What is sent in loop-back mode arrives.
@@ -85,6 +92,10 @@ impl PacketBuffer {
             return;
         }
         stats::arrived(core, frame.len());
+        if pause::absorbs(core, &frame, &headers) {
+            self.spare.push(frame);
+            return;
+        }
         let mut pools = match filter::passes(core, &frame, &headers) {
             true => pools::of(core, &frame, &headers),
             false => 0,

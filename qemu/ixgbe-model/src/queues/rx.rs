@@ -69,7 +69,7 @@ impl Receive {
         self.buffer.loop_back(core, frame);
     }
 
-    /// Moves frames from the wire into rings; the number that left the packet buffer.
+    /// Moves frames from the wire into rings, or as far as they come; the number that moved.
     pub(crate) fn run(
         &mut self,
         core: &mut Core,
@@ -79,26 +79,35 @@ impl Receive {
     ) -> usize {
         let mut moved = 0;
         while moved < BURST {
-            self.buffer.arrive(core, interrupts, wire);
-            let Some(waiting) = self.buffer.front().filter(|_| may_receive(core)) else { break };
-            let queue = waiting.queue;
-            let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
-            if stuck || !is_enabled(core, &LAYOUT, queue) {
-                stats::dropped(core, queue);
-            } else if !has_room(core, queue, waiting.frame.len()) {
-                if !drops(core, queue) {
-                    // Nothing behind it moves either (7.1.9, DROP_EN).
-                    break;
-                }
-                stats::dropped(core, queue);
-            } else if let Err(Unmapped { address, .. }) = deliver(core, interrupts, memory, waiting) {
-                core.report(Rule::OutsideMemory, Register::RDT, queue, address);
-                self.broken |= 1 << queue;
+            let arrived = self.buffer.arrive(core, interrupts, wire);
+            let delivered = may_receive(core) && self.empty(core, interrupts, memory);
+            if !arrived && !delivered {
+                break;
             }
-            self.buffer.pop();
             moved += 1;
         }
         moved
+    }
+
+    /// Takes the frame in front out of the packet buffer; false when there is none, or it has to wait.
+    fn empty(&mut self, core: &mut Core, interrupts: &mut Interrupts, memory: &dyn Memory) -> bool {
+        let Some(waiting) = self.buffer.front() else { return false };
+        let queue = waiting.queue;
+        let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
+        if stuck || !is_enabled(core, &LAYOUT, queue) {
+            stats::dropped(core, queue);
+        } else if !has_room(core, queue, waiting.frame.len()) {
+            if !drops(core, queue) {
+                // Nothing behind it moves either (7.1.9, DROP_EN).
+                return false;
+            }
+            stats::dropped(core, queue);
+        } else if let Err(Unmapped { address, .. }) = deliver(core, interrupts, memory, waiting) {
+            core.report(Rule::OutsideMemory, Register::RDT, queue, address);
+            self.broken |= 1 << queue;
+        }
+        self.buffer.pop();
+        true
     }
 }
 

@@ -138,6 +138,23 @@ fn the_head_may_be_written_to_memory_instead() {
 }
 
 #[test]
+fn frames_that_do_not_pass_do_not_hold_up_those_that_do() {
+    let mut bench = running();
+    bench.write(Register::FCTRL, 0, FCTRL_BAM);
+    for tag in 0..10 {
+        let mut frame = frame(tag, 60);
+        if tag == 9 {
+            frame[..6].fill(0xff);
+        }
+        frame[5] |= 0x80;
+        bench.cable.to_card.push_back(frame);
+    }
+    assert_eq!(bench.run(), 10);
+    assert_eq!((bench.read(Register::TPR, 0), bench.read(Register::GPRC, 0)), (10, 1));
+    assert_eq!(bench.bytes(rx_buffer(0, 0), 60)[59], 9);
+}
+
+#[test]
 fn a_queue_that_is_full_blocks_the_others_unless_it_drops() {
     for drop in [false, true] {
         let mut bench = running();

@@ -170,7 +170,8 @@ impl Transmit {
 fn may_transmit(core: &Core) -> bool {
     let leads_somewhere =
         core.values.has(Register::LINKS, LINKS_UP) || core.values.has(Register::HLREG0, HLREG0_LPBK);
-    core.values.has(Register::DMATXCTL, DMATXCTL_TE)
+    core.now >= core.paused_until
+        && core.values.has(Register::DMATXCTL, DMATXCTL_TE)
         && !core.values.has(Register::SECTXCTRL, SEC_PATH_DIS)
         && !core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE)
         && leads_somewhere

@@ -146,6 +146,12 @@ pub const HLREG0_JUMBOEN: u32 = 1 << 2;
 pub const HLREG0_TXPADEN: u32 = 1 << 10;
 /// HLREG0: what is sent is received.
 pub const HLREG0_LPBK: u32 = 1 << 15;
+/// MFLCN: control frames that are no PAUSE are passed to the host.
+pub const MFLCN_PMCF: u32 = 1 << 0;
+/// MFLCN: PAUSE frames that are obeyed are not passed to the host.
+pub const MFLCN_DPF: u32 = 1 << 1;
+/// MFLCN: PAUSE frames are obeyed.
+pub const MFLCN_RFCE: u32 = 1 << 3;
 /// MSCA: the command is under way.
 pub const MSCA_MDI_COMMAND: u32 = 1 << 30;
 /// AUTOC: the link is forced up.
