@@ -33,6 +33,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let setups = [
         // One receive queue for each worker; they borrow by wish.
         Setup { pairs: WORKERS as u16, words: "tx=borrowed rx=hardware" },
+        // One for all; they borrow because the only transmit queue is the stack's.
+        Setup { pairs: 1, words: "tx=auto rx=software" },
     ];
     setups.map(|setup| test(format!("flood::{setup}"), move || withstands(setup))).into()
 }

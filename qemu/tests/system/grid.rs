@@ -12,6 +12,7 @@ mod forwarding;
 mod lane;
 
 use anyhow::{Result, ensure};
+use forwarder::steer::RxMode::{self, Hardware, Software};
 use forwarder::txmap::StackNeed::{Nothing, Queue};
 use forwarder::txmap::{PlanError, StackNeed, Wish};
 use libtest_mimic::Trial;
@@ -33,19 +34,28 @@ const WISHES: [Wish; 5] = [Wish::Auto, Wish::Dedicated, Wish::Shared, Wish::Shar
 
 /// What runs with all other tests: each mode and each kind of refusal, and the largest machine in each mode that it
 /// can have.
-const SLICE: [Cell; 12] = [
-    Cell { workers: 1, pairs: 1, stack: Nothing, tx: Wish::Auto },
-    Cell { workers: 1, pairs: 1, stack: Queue, tx: Wish::Auto },
-    Cell { workers: 2, pairs: 1, stack: Queue, tx: Wish::Shared },
-    Cell { workers: 4, pairs: 4, stack: Queue, tx: Wish::Dedicated },
-    Cell { workers: 4, pairs: 8, stack: Queue, tx: Wish::Dedicated },
-    Cell { workers: 8, pairs: 2, stack: Nothing, tx: Wish::SharedBy(2) },
-    Cell { workers: 8, pairs: 4, stack: Nothing, tx: Wish::SharedBy(2) },
-    Cell { workers: 8, pairs: 64, stack: Queue, tx: Wish::Auto },
-    Cell { workers: 8, pairs: 8, stack: Queue, tx: Wish::Borrowed },
-    Cell { workers: 72, pairs: 1, stack: Queue, tx: Wish::Auto },
-    Cell { workers: 72, pairs: 8, stack: Nothing, tx: Wish::Auto },
-    Cell { workers: 72, pairs: 64, stack: Queue, tx: Wish::Shared },
+const STEERINGS: [RxMode; 2] = [Hardware, Software];
+
+/// What runs with all other tests: each mode and each kind of refusal, and the largest machine in each mode that it
+/// can have.
+const SLICE: [Cell; 17] = [
+    Cell { workers: 1, pairs: 1, stack: Nothing, tx: Wish::Auto, rx: Hardware },
+    Cell { workers: 1, pairs: 1, stack: Queue, tx: Wish::Auto, rx: Software },
+    Cell { workers: 2, pairs: 1, stack: Queue, tx: Wish::Shared, rx: Hardware },
+    Cell { workers: 4, pairs: 4, stack: Queue, tx: Wish::Dedicated, rx: Hardware },
+    Cell { workers: 4, pairs: 8, stack: Queue, tx: Wish::Dedicated, rx: Hardware },
+    Cell { workers: 4, pairs: 4, stack: Nothing, tx: Wish::Dedicated, rx: Software },
+    Cell { workers: 8, pairs: 1, stack: Nothing, tx: Wish::Auto, rx: Software },
+    Cell { workers: 8, pairs: 1, stack: Queue, tx: Wish::Auto, rx: Software },
+    Cell { workers: 8, pairs: 2, stack: Nothing, tx: Wish::SharedBy(2), rx: Software },
+    Cell { workers: 8, pairs: 4, stack: Nothing, tx: Wish::SharedBy(2), rx: Hardware },
+    Cell { workers: 8, pairs: 8, stack: Queue, tx: Wish::Borrowed, rx: Hardware },
+    Cell { workers: 8, pairs: 64, stack: Queue, tx: Wish::Auto, rx: Hardware },
+    Cell { workers: 72, pairs: 1, stack: Queue, tx: Wish::Auto, rx: Software },
+    Cell { workers: 72, pairs: 8, stack: Nothing, tx: Wish::Auto, rx: Hardware },
+    Cell { workers: 72, pairs: 8, stack: Queue, tx: Wish::Auto, rx: Software },
+    Cell { workers: 72, pairs: 64, stack: Nothing, tx: Wish::Auto, rx: Hardware },
+    Cell { workers: 72, pairs: 64, stack: Queue, tx: Wish::Shared, rx: Software },
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -62,7 +72,9 @@ fn whole() -> Vec<Cell> {
     for workers in WORKERS {
         for pairs in PAIRS {
             for stack in STACKS {
-                cells.extend(WISHES.map(|tx| Cell { workers, pairs, stack, tx }));
+                for tx in WISHES {
+                    cells.extend(STEERINGS.map(|rx| Cell { workers, pairs, stack, tx, rx }));
+                }
             }
         }
     }

@@ -24,6 +24,9 @@ const FRAMES: usize = 10_000;
 const PORTS: usize = 8;
 /// The longest pause before a frame: from nothing, in the midst of an empty spell, to long asleep.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// How long the machine may run. Half as many lost wake-ups as frames would take it longer: a core that nothing wakes sleeps
+/// on for 100 ms.
+const TIME_LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 /// How the image is to work.
 const WORDS: &str = "program=reflect idle=adaptive";
 
@@ -36,7 +39,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// QEMU's own backends interrupt.
 fn with_interrupts() -> Result<()> {
-    let rig = Rig::boot(PORTS, |machine| machine.words(WORDS).cpus(PORTS))?;
+    let rig = Rig::boot(PORTS, |machine| machine.words(WORDS).cpus(PORTS).time_limit(TIME_LIMIT))?;
     let times = on_every_port(|port| {
         send_lone_frames(port, |frame| {
             rig.send(port, frame)?;
@@ -55,7 +58,8 @@ fn without_interrupts() -> Result<()> {
         |port| TrafficPort::listen(folder.path().join(format!("port{port}")), TrafficConfig::default());
     let ports = (0..PORTS).map(listen).collect::<Result<Vec<_>>>()?;
     let machine = Machine::new(image()?).words("on-panic=exit").words(WORDS).cpus(PORTS).memory_mib(128);
-    let guest = ports.iter().fold(machine, |machine, port| machine.port(port.spec())).start()?;
+    let machine = ports.iter().fold(machine, |machine, port| machine.port(port.spec()));
+    let guest = machine.time_limit(TIME_LIMIT).start()?;
     guest.wait_ready(PATIENCE)?;
     let times = on_every_port(|port| {
         let (sender, receiver) = channel();

@@ -24,6 +24,8 @@ const PEER_MAC: EthernetAddress = EthernetAddress([0x02, 0, 0, 0, 0, 0x99]);
 /// What this host's pings are told by.
 const IDENT: u16 = 0x51c3;
 const ECHO_PORT: u16 = 7;
+/// Pings on their way at a time: the way to a stack is a bounded queue, and a machine that is busy may let them pile up.
+const PINGS_AT_A_TIME: usize = 32;
 /// Between two looks at the wire, and between two pings.
 const STEP: Duration = Duration::from_millis(1);
 
@@ -58,7 +60,8 @@ impl<'t> Peer<'t> {
         while answered.len() < count.into() {
             ensure!(Instant::now() < deadline, "{} of {count} pings came back", answered.len());
             let socket = self.sockets.get_mut::<icmp::Socket<'_>>(handle);
-            if sent < count && socket.can_send() {
+            let on_their_way = usize::from(sent) - answered.len();
+            if sent < count && on_their_way < PINGS_AT_A_TIME && socket.can_send() {
                 socket.send_slice(&echo_request(sent), STACK.into())?;
                 sent += 1;
             }

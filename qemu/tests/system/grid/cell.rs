@@ -4,12 +4,15 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, ensure};
+use forwarder::steer::{self, RxMode};
 use forwarder::txmap::{self, Plan, PlanError, StackNeed, Wish};
 use qemu::vhost::flow_queue;
 use qemu::{Guest, Machine};
 
 /// The ports of every cell.
 pub(super) const PORTS: usize = 2;
+/// Enough for the rings of two ports with 64 queue pairs, and what 72 cores hold.
+const MEMORY_MIB: usize = 512;
 /// The address of each port's stack, where it has one.
 pub(super) const STACK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -24,6 +27,8 @@ pub(super) struct Cell {
     pub(super) stack: StackNeed,
     /// `tx=`
     pub(super) tx: Wish,
+    /// `rx=`
+    pub(super) rx: RxMode,
 }
 
 impl Cell {
@@ -38,8 +43,16 @@ impl Cell {
         txmap::plan(self.workers, self.given(), self.stack, self.tx)
     }
 
-    /// The worker that forwards `frame`, which comes in at `port`: the owner of the receive queue that its flow goes to.
+    /// The worker that forwards `frame`, a frame of a flow, which comes in at `port`.
     pub(super) fn worker_of(&self, port: usize, frame: &[u8]) -> usize {
+        match self.rx {
+            RxMode::Hardware => self.receiver_of(port, frame),
+            RxMode::Software => steer::worker_of(frame, self.workers).expect("a frame of a flow is no runt"),
+        }
+    }
+
+    /// The worker that receives `frame` at `port`: the owner of the receive queue that its flow goes to.
+    fn receiver_of(&self, port: usize, frame: &[u8]) -> usize {
         let queue = port * self.given() + flow_queue(frame, self.given());
         let (_, worker) = txmap::assign_rx(self.workers, &[self.given(); PORTS])
             .nth(queue)
@@ -53,8 +66,9 @@ impl Cell {
             StackNeed::Nothing => "none".into(),
             StackNeed::Queue => format!("0@{STACK}/24,1@{STACK}/24"),
         };
-        let words = format!("program=forward tx={} stack={stack} on-panic=exit", word(self.tx));
-        machine.cpus(self.workers).memory_mib(256).words(words)
+        let (tx, rx) = (word(self.tx), self.rx.label());
+        let words = format!("program=forward tx={tx} rx={rx} stack={stack} on-panic=exit");
+        machine.cpus(self.workers).memory_mib(MEMORY_MIB).words(words)
     }
 
     /// The image says of each port what the plan says.
@@ -78,7 +92,8 @@ impl fmt::Display for Cell {
             StackNeed::Nothing => "none",
             StackNeed::Queue => "own",
         };
-        write!(f, "workers={} pairs={} stack={stack} tx={}", self.workers, self.pairs, word(self.tx))
+        let (tx, rx) = (word(self.tx), self.rx.label());
+        write!(f, "workers={} pairs={} stack={stack} tx={tx} rx={rx}", self.workers, self.pairs)
     }
 }
 

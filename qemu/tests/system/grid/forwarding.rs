@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, ensure};
 use etherparse::{ArpEthIpv4Packet, ArpOperation, PacketBuilder};
+use forwarder::steer::RxMode;
 use forwarder::txmap::{Plan, StackNeed};
 use qemu::ports::mac_octets;
 use qemu::vhost::{Sink, TrafficConfig, TrafficPort};
@@ -27,7 +28,7 @@ pub(super) fn forwards(cell: Cell, plan: &Plan) -> Result<()> {
     let ports = [Port::listen(&folder, 0, cell, left, right)?, Port::listen(&folder, 1, cell, right, left)?];
     let machine = cell.describe(Machine::new(image()?));
     let guest = ports.iter().fold(machine, |machine, port| machine.port(port.traffic.spec())).start()?;
-    guest.wait_ready(PATIENCE)?;
+    guest.wait_ready(PATIENCE).with_context(|| guest.log())?;
     cell.check_boot_lines(&guest, plan)?;
 
     ports[0].start(cell, left, right).with_context(|| guest.log())?;
@@ -43,6 +44,7 @@ pub(super) fn forwards(cell: Cell, plan: &Plan) -> Result<()> {
 
     let report = guest.stop()?;
     check_stopped(&report, PORTS)?;
+    ensure!(cell.rx == RxMode::Hardware || !shares.contains(&0), "not every core got a flow: {shares:?}");
     for (core, expected) in shares.into_iter().enumerate() {
         let labels = [("core", &*core.to_string())];
         let forwarded = report.metrics.count("sluice_core_forwarded_packets_total", &labels);
