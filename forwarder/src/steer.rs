@@ -103,8 +103,9 @@ impl Steering {
         self.inboxes.len()
     }
 
-    /// Hands each packet that `port` received to the worker of its flow; this worker's own share stays in `burst`. What is
-    /// handed over is counted here; what comes back because its ring is full ends here, and `ledger` counts it.
+    /// Hands each packet that `port` received to the worker of its flow; this worker's own share stays in `burst`. `ledger` has
+    /// counted all of it, and has not published that: what is handed over is counted here instead. What comes back because its
+    /// ring is full ends here, and `ledger` counts it.
     #[inline(never)]
     pub(crate) fn spread(
         &mut self,
@@ -124,10 +125,13 @@ impl Steering {
         if others.is_empty() {
             return;
         }
-        let counts = self.handed.port(port);
-        counts[Counter::RxPackets] += others.len() as u64;
-        counts[Counter::RxBytes] += bytes - total_len(burst);
-        counts[Counter::Steered] += others.len() as u64;
+        let (packets_handed, bytes_handed) = (others.len() as u64, bytes - total_len(burst));
+        let (kept, handed) = (ledger.port(port), self.handed.port(port));
+        kept[Counter::RxPackets] -= packets_handed;
+        kept[Counter::RxBytes] -= bytes_handed;
+        handed[Counter::RxPackets] += packets_handed;
+        handed[Counter::RxBytes] += bytes_handed;
+        handed[Counter::Steered] += packets_handed;
         self.handed.publish();
         for lots in others.chunk_by(|one, next| one.distance == next.distance) {
             let packets = lots.iter().filter_map(&mut pick);

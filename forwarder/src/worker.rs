@@ -107,7 +107,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Receives a burst from one queue, and decides on it, or on this worker's share of it. Returns whether there was any.
     #[inline(always)]
     fn process(&mut self, input: usize) -> bool {
-        let Worker { batch, inputs, steering, cache, ledger, .. } = self;
+        let Worker { batch, inputs, steering, passing, cache, ledger, .. } = self;
         let input = &mut inputs[input];
 
         let mut burst = Burst::new();
@@ -117,12 +117,16 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
             return refused;
         }
         let port = input.port;
+        let counts = ledger.port(port);
+        counts[Counter::RxPackets] += received as u64;
+        counts[Counter::RxBytes] += total_len(&burst);
+        counts[Counter::Drop(DropReason::Runt)] += remove_runts(&mut burst, cache);
+
+        // What is the stack's does not wait in a ring with what is forwarded: a flood would fill it.
+        passing.divert(port, &mut burst, cache, counts);
         if steering.spreads() {
             steering.spread(port, &mut burst, cache, ledger);
         }
-        let counts = ledger.port(port);
-        counts[Counter::RxPackets] += burst.len() as u64;
-        counts[Counter::RxBytes] += total_len(&burst);
         self.decide(port, burst);
         true
     }
@@ -142,9 +146,6 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     fn decide(&mut self, port: PortId, mut burst: Burst) {
         let Worker { program, outputs, passing, cache, ledger, .. } = self;
         let counts = ledger.port(port);
-        counts[Counter::Drop(DropReason::Runt)] += remove_runts(&mut burst, cache);
-
-        passing.divert(port, &mut burst, cache, counts);
         let mut verdicts = Verdicts::new();
         let context = Context { port, ports: outputs.count() as u16 };
         program.decide(context, &mut burst, &mut verdicts);

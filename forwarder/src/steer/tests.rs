@@ -39,8 +39,9 @@ impl Bench {
         for frames in frames.chunks(MAX_BURST) {
             let mut burst: Burst = frames.iter().map(|frame| fill(&mut self.cache, frame)).collect();
             let ledger = &mut self.ledgers[worker];
-            self.steerings[worker].spread(port, &mut burst, &mut self.cache, ledger);
             ledger.port(port)[Counter::RxPackets] += burst.len() as u64;
+            ledger.port(port)[Counter::RxBytes] += total_len(&burst);
+            self.steerings[worker].spread(port, &mut burst, &mut self.cache, ledger);
             ledger.publish();
             kept.extend(burst.iter().map(|packet| packet.bytes().to_vec()));
         }

@@ -66,6 +66,32 @@ fn a_worker_that_does_not_come_to_its_ring_costs_what_is_its_own() {
 }
 
 #[test]
+fn what_is_the_stacks_passes_a_ring_that_a_flood_has_filled() {
+    let mut bench = software("program=drop stack=192.0.2.1/24 batch=64", 2, 1, &[1, 1], 256);
+    bench.arrive(0, 0, 2000, 60);
+    // From 50 stations: some of these flows would be the other worker's.
+    for station in 0..50 {
+        bench.arrive_raw(0, &to_the_stack(station));
+    }
+    while bench.workers[0].round() == RoundKind::Busy {}
+    assert!(bench.dropped(0, DropReason::SteerRingFull) > 0, "the ring is full");
+    assert_eq!(bench.counts(0)[Counter::Passed], 50);
+    bench.check();
+    bench.settle();
+    bench.end();
+}
+
+/// An IPv4 packet from one station to the stack, as far as anyone looks who is not the stack.
+fn to_the_stack(station: u8) -> Vec<u8> {
+    let mut frame = std::vec![0; 60];
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0]);
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    frame[26..30].copy_from_slice(&[192, 0, 2, 100 + station]);
+    frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
+    frame
+}
+
+#[test]
 fn packets_in_the_rings_are_decided_on_at_the_end() {
     let mut bench = software("program=forward", 3, 1, &[3, 3], 256);
     bench.arrive(0, 0, 60, 60);
