@@ -25,8 +25,8 @@
 //! When traffic has stopped, all three gauges go to 0 by themselves.
 //!
 //! Verdicts are counted by receiving port as well. A program sees every packet but those refused before it and those that
-//! have not come to it yet: **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated, unknown_descriptor
-//! and steer_ring_full − steering_waiting**. A verdict `drop` or `aborted` is the drop reason `verdict` or `aborted`. A `tx`
+//! have not come to it yet: **Σ verdicts = rx_packets − drops of the reasons runt, oversize, truncated, unknown_descriptor,
+//! damaged, device_reset and steer_ring_full − steering_waiting**. A verdict `drop` or `aborted` is the drop reason `verdict` or `aborted`. A `tx`
 //! or `redirect` can end as a drop (`no_such_port`, `tx_unavailable`, `tx_ring_full`, `tx_refused`).
 //!
 //! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side

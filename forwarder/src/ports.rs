@@ -44,6 +44,8 @@ fn record_refused(counts: &mut Counts, before: RxDrops, now: RxDrops) {
         (DropReason::Oversize, now.oversize - before.oversize),
         (DropReason::Truncated, now.truncated - before.truncated),
         (DropReason::UnknownDescriptor, now.unknown_descriptor - before.unknown_descriptor),
+        (DropReason::Damaged, now.damaged - before.damaged),
+        (DropReason::DeviceReset, now.reset - before.reset),
     ] {
         counts[Counter::RxPackets] += count;
         counts[Counter::Drop(reason)] += count;

@@ -110,11 +110,15 @@ pub enum DropReason {
     Truncated,
     /// Refused at the RX ring: the device named a descriptor that it did not have.
     UnknownDescriptor,
+    /// Refused at the RX ring: the device found an error in it.
+    Damaged,
+    /// In the RX ring, and not taken, when its device was reset.
+    DeviceReset,
 }
 
 impl DropReason {
     /// Every reason, in the order of the counters.
-    pub const ALL: [DropReason; 13] = [
+    pub const ALL: [DropReason; 15] = [
         DropReason::Verdict,
         DropReason::Aborted,
         DropReason::Runt,
@@ -128,6 +132,8 @@ impl DropReason {
         DropReason::Oversize,
         DropReason::Truncated,
         DropReason::UnknownDescriptor,
+        DropReason::Damaged,
+        DropReason::DeviceReset,
     ];
 
     /// The name in metrics.
@@ -146,6 +152,8 @@ impl DropReason {
             DropReason::Oversize => "oversize",
             DropReason::Truncated => "truncated",
             DropReason::UnknownDescriptor => "unknown_descriptor",
+            DropReason::Damaged => "damaged",
+            DropReason::DeviceReset => "device_reset",
         }
     }
 }

@@ -52,7 +52,11 @@ fn main(boot: &'static Boot) -> ! {
     println!("sluice ready boot_us={} cores={cores} ports={}", time::since_entry_us(), ports.count());
 
     let mut operator = Operator::default();
-    own.run(&control, interrupts::sleep, Some(&mut || operator.attend(&control)));
+    let mut chores = || {
+        operator.attend(&control);
+        ports.attend();
+    };
+    own.run(&control, interrupts::sleep, Some(&mut chores));
     operator::wind_down(&control, ports, pool)
 }
 

@@ -4,9 +4,10 @@
 
 use core::ptr::NonNull;
 
-use kernel::pci::Function;
+use kernel::pci::{BarError, Function};
 use kernel::{dma, paging, time};
 use netdrv::hal::Hal;
+use netdrv::mmio::Window;
 use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction};
 
 /// Bare metal: RAM is mapped one to one, so a device's address is the CPU's.
@@ -34,6 +35,15 @@ unsafe impl Hal for Platform {
     fn now_ns() -> u64 {
         time::now_ns()
     }
+}
+
+/// The first `len` bytes of a function's registers behind BAR 0, which is that long at least; the function is let loose on
+/// memory.
+pub(crate) fn map_bar_0(function: &Function, len: usize) -> Result<Window, BarError> {
+    let address = function.bar_address(0)?;
+    function.enable();
+    // SAFETY: the address is that of the function's BAR 0, and the caller knows its length by the kind of card.
+    Ok(unsafe { Window::map::<Platform>(address, len) })
 }
 
 /// The configuration space of one function. What asks for another gets this one: a driver is given no more than its

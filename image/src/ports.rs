@@ -1,6 +1,8 @@
 //! The ports: which PCI functions become which, and what the console says of each.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::error::Error;
 
 use forwarder::config::Config;
 use forwarder::idle::IdleMode;
@@ -9,12 +11,14 @@ use forwarder::{Control, PortParts};
 use kernel::pci::msix::Msix;
 use kernel::{pci, println};
 use netdrv::device::{NetDevice, QueueWish};
+use netdrv::ixgbe::{self, Ixgbe, Module};
+use netdrv::mmio::Window;
 use netdrv::pool::Pool;
 use netdrv::port::{Device, Rx, Tx};
 use netdrv::virtio;
 
 use crate::interrupts;
-use crate::platform::{OwnConfig, Platform};
+use crate::platform::{self, OwnConfig, Platform};
 
 /// Network controller, Ethernet (PCI code and ID assignment specification, 1.3).
 const ETHERNET: (u8, u8) = (0x02, 0x00);
@@ -98,6 +102,11 @@ impl Ports {
         }
     }
 
+    /// Looks after every device.
+    pub(crate) fn attend(&mut self) {
+        self.0.iter_mut().for_each(|port| port.device.attend());
+    }
+
     /// Resets every device, so that no buffer is in use any more.
     pub(crate) fn stop(&mut self) {
         self.0.iter_mut().for_each(|port| port.device.stop());
@@ -106,10 +115,10 @@ impl Ports {
 
 /// The driver for a function, or a line that says why there is none.
 fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Port> {
-    if function.vendor != VIRTIO_VENDOR {
+    let driver = Driver::of(&function).or_else(|| {
         log::warn!("{function}: no driver for this network card");
-        return None;
-    }
+        None
+    })?;
     let msix = match config.idle {
         IdleMode::Poll => None,
         IdleMode::Adaptive => interrupts::open(function),
@@ -118,9 +127,60 @@ fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Po
     // One for each worker, and one for the stacks.
     let pairs = workers + usize::from(!config.stack.is_none());
     let wish = QueueWish { pairs, ring: config.ring, interrupts };
-    let access = OwnConfig(function);
-    virtio::probe::<Platform, _>(access, access.place(), wish)
-        .map(|device| Port { address: function.address, device: Device::Virtio(device), msix })
+    driver
+        .set_up(function, wish)
+        .map(|device| Port { address: function.address, device, msix })
         .inspect_err(|error| log::error!("{function}: {error}"))
         .ok()
+}
+
+/// The drivers that there are.
+enum Driver {
+    Virtio,
+    Ixgbe(&'static ixgbe::Model),
+}
+
+impl Driver {
+    fn of(function: &pci::Function) -> Option<Driver> {
+        match function.vendor {
+            VIRTIO_VENDOR => Some(Driver::Virtio),
+            ixgbe::VENDOR => ixgbe::model(function.device).map(Driver::Ixgbe),
+            _ => None,
+        }
+    }
+
+    fn set_up(self, function: pci::Function, wish: QueueWish) -> Result<Device, Box<dyn Error>> {
+        match self {
+            Driver::Virtio => {
+                let access = OwnConfig(function);
+                let device = virtio::probe::<Platform, _>(access, access.place(), wish)?;
+                Ok(Device::Virtio(Box::new(device)))
+            }
+            Driver::Ixgbe(model) => {
+                let registers = platform::map_bar_0(&function, ixgbe::BAR_LEN)?;
+                let device = Ixgbe::new::<Platform>(registers, model, wish)?;
+                describe(&function, model, &device);
+                Ok(Device::Ixgbe(Box::new(device)))
+            }
+        }
+    }
+}
+
+/// Says what the card is: its link to the CPU, and what is plugged in. Any module is used; of one that is not known, nobody
+/// knows how well it works.
+fn describe(function: &pci::Function, model: &ixgbe::Model, device: &Ixgbe<Window>) {
+    let address = function.address;
+    match function.link() {
+        Some(link) => log::info!("{address}: {}, PCIe {link}", model.name),
+        None => log::info!("{address}: {}", model.name),
+    }
+    match device.module() {
+        None => {}
+        Some(Ok(Module::None)) => log::warn!("{address}: no module is plugged in"),
+        Some(Ok(Module::Sfp(module))) if module.kind().is_none() => {
+            log::warn!("{address}: module of an unknown kind: {module}");
+        }
+        Some(Ok(Module::Sfp(module))) => log::info!("{address}: module {module}"),
+        Some(Err(error)) => log::warn!("{address}: the module can't be asked: {error}"),
+    }
 }

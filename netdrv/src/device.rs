@@ -58,6 +58,25 @@ pub struct RxDrops {
     pub truncated: u64,
     /// A descriptor that the driver had not given to the device, or gave once and got twice.
     pub unknown_descriptor: u64,
+    /// The device found an error in the frame.
+    pub damaged: u64,
+    /// In a buffer, and not taken, when the device was reset.
+    pub reset: u64,
+}
+
+/// What a device counts beside its queues, since it was set up. None of these frames is in another count.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct DeviceCounters {
+    /// Frames that came in and found no buffer.
+    pub missed: u64,
+    /// Frames that came in damaged, too short or too long.
+    pub errors: u64,
+    /// Frames that a transmit ring held when the device was reset: taken, and perhaps never sent.
+    pub lost: u64,
+    /// Resets since the device was set up.
+    pub resets: u64,
+    /// How often the link went up or down.
+    pub link_changes: u64,
 }
 
 /// Receives on one ring.
@@ -175,6 +194,15 @@ pub trait NetDevice {
     /// Posts buffers of `pool` on the receive rings, starts the device and hands out its queues: it is live from here on.
     /// `None` when they were taken before.
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<Self::Rx, Self::Tx>>;
+
+    /// Looks after the device: its link, whether it still moves, a reset that is under way. Called every few milliseconds
+    /// by one core, which forwards packets in between: it never waits for long.
+    fn attend(&mut self) {}
+
+    /// What the device counts by itself.
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
 
     /// What has gone wrong since the device was set up, if anything.
     fn fault(&self) -> Option<DeviceFault>;

@@ -9,6 +9,7 @@ extern crate alloc;
 pub mod device;
 pub mod dma;
 pub mod hal;
+pub mod ixgbe;
 pub mod mmio;
 pub mod packet;
 pub mod pool;

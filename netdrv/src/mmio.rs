@@ -41,6 +41,30 @@ impl Window {
     }
 }
 
+/// Reaches the 32-bit registers of one device, at byte offsets. A driver that is generic over it runs on a card, on a model
+/// of one in the same process, and on plain memory that another thread treats as registers.
+pub trait Bar: Clone + Send + 'static {
+    /// Reads the register at `offset`; all ones where there is none, as a bus answers for a device that is gone.
+    fn read(&self, offset: u32) -> u32;
+
+    /// Writes the register at `offset`, after everything that was written to memory before.
+    fn write(&self, offset: u32, value: u32);
+}
+
+impl Bar for Window {
+    #[inline(always)]
+    fn read(&self, offset: u32) -> u32 {
+        self.register::<u32>(offset as usize).map_or(u32::MAX, |register| register.read())
+    }
+
+    #[inline(always)]
+    fn write(&self, offset: u32, value: u32) {
+        if let Some(register) = self.register::<u32>(offset as usize) {
+            register.write(value);
+        }
+    }
+}
+
 /// A width that registers have.
 pub trait RegisterWord: Copy {}
 impl RegisterWord for u8 {}

@@ -2,7 +2,13 @@
 //!
 //! The set is closed, so a call is a `match` once a batch; nothing is looked up through a pointer.
 
-use crate::device::{DeviceFault, Link, Mac, NetDevice, QueueShape, Queues, RxDrops, RxQueue, TxQueue};
+use alloc::boxed::Box;
+
+use crate::device::{
+    DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, Queues, RxDrops, RxQueue, TxQueue,
+};
+use crate::ixgbe::{Ixgbe, IxgbeRx, IxgbeTx};
+use crate::mmio::Window;
 use crate::packet::Burst;
 use crate::pool::{Pool, PoolCache};
 use crate::virtio::{PciNet, VirtioNet, VirtioRx, VirtioTx};
@@ -10,19 +16,25 @@ use crate::virtio::{PciNet, VirtioNet, VirtioRx, VirtioTx};
 /// A device of any driver.
 pub enum Device {
     /// virtio-net on PCI.
-    Virtio(VirtioNet<PciNet>),
+    Virtio(Box<VirtioNet<PciNet>>),
+    /// An Intel 10-gigabit card.
+    Ixgbe(Box<Ixgbe<Window>>),
 }
 
 /// Its receive queues.
 pub enum Rx {
     /// Of virtio-net.
     Virtio(VirtioRx),
+    /// Of an ixgbe.
+    Ixgbe(IxgbeRx<Window>),
 }
 
 /// Its transmit queues.
 pub enum Tx {
     /// Of virtio-net.
     Virtio(VirtioTx),
+    /// Of an ixgbe.
+    Ixgbe(IxgbeTx<Window>),
 }
 
 impl NetDevice for Device {
@@ -32,36 +44,42 @@ impl NetDevice for Device {
     fn driver(&self) -> &'static str {
         match self {
             Device::Virtio(device) => device.driver(),
+            Device::Ixgbe(device) => device.driver(),
         }
     }
 
     fn mac(&self) -> Mac {
         match self {
             Device::Virtio(device) => device.mac(),
+            Device::Ixgbe(device) => device.mac(),
         }
     }
 
     fn link(&self) -> Link {
         match self {
             Device::Virtio(device) => device.link(),
+            Device::Ixgbe(device) => device.link(),
         }
     }
 
     fn mtu(&self) -> u16 {
         match self {
             Device::Virtio(device) => device.mtu(),
+            Device::Ixgbe(device) => device.mtu(),
         }
     }
 
     fn shape(&self) -> QueueShape {
         match self {
             Device::Virtio(device) => device.shape(),
+            Device::Ixgbe(device) => device.shape(),
         }
     }
 
     fn rx_interrupts(&self) -> usize {
         match self {
             Device::Virtio(device) => device.rx_interrupts(),
+            Device::Ixgbe(device) => device.rx_interrupts(),
         }
     }
 
@@ -71,18 +89,38 @@ impl NetDevice for Device {
                 rx: queues.rx.into_iter().map(Rx::Virtio).collect(),
                 tx: queues.tx.into_iter().map(Tx::Virtio).collect(),
             }),
+            Device::Ixgbe(device) => device.take_queues(pool).map(|queues| Queues {
+                rx: queues.rx.into_iter().map(Rx::Ixgbe).collect(),
+                tx: queues.tx.into_iter().map(Tx::Ixgbe).collect(),
+            }),
+        }
+    }
+
+    fn attend(&mut self) {
+        match self {
+            Device::Virtio(device) => device.attend(),
+            Device::Ixgbe(device) => device.attend(),
+        }
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        match self {
+            Device::Virtio(device) => device.counters(),
+            Device::Ixgbe(device) => device.counters(),
         }
     }
 
     fn fault(&self) -> Option<DeviceFault> {
         match self {
             Device::Virtio(device) => device.fault(),
+            Device::Ixgbe(device) => device.fault(),
         }
     }
 
     fn stop(&mut self) {
         match self {
             Device::Virtio(device) => device.stop(),
+            Device::Ixgbe(device) => device.stop(),
         }
     }
 }
@@ -92,18 +130,21 @@ impl RxQueue for Rx {
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
         match self {
             Rx::Virtio(queue) => queue.receive(cache, burst, limit),
+            Rx::Ixgbe(queue) => queue.receive(cache, burst, limit),
         }
     }
 
     fn arm(&mut self) -> bool {
         match self {
             Rx::Virtio(queue) => queue.arm(),
+            Rx::Ixgbe(queue) => queue.arm(),
         }
     }
 
     fn drops(&self) -> RxDrops {
         match self {
             Rx::Virtio(queue) => queue.drops(),
+            Rx::Ixgbe(queue) => queue.drops(),
         }
     }
 }
@@ -113,6 +154,7 @@ impl TxQueue for Tx {
     fn reclaim(&mut self, cache: &mut PoolCache) -> usize {
         match self {
             Tx::Virtio(queue) => queue.reclaim(cache),
+            Tx::Ixgbe(queue) => queue.reclaim(cache),
         }
     }
 
@@ -120,6 +162,7 @@ impl TxQueue for Tx {
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
         match self {
             Tx::Virtio(queue) => queue.enqueue(burst),
+            Tx::Ixgbe(queue) => queue.enqueue(burst),
         }
     }
 
@@ -127,6 +170,7 @@ impl TxQueue for Tx {
     fn flush(&mut self) {
         match self {
             Tx::Virtio(queue) => queue.flush(),
+            Tx::Ixgbe(queue) => queue.flush(),
         }
     }
 
@@ -134,6 +178,7 @@ impl TxQueue for Tx {
     fn waiting(&self) -> usize {
         match self {
             Tx::Virtio(queue) => queue.waiting(),
+            Tx::Ixgbe(queue) => queue.waiting(),
         }
     }
 
@@ -141,12 +186,14 @@ impl TxQueue for Tx {
     fn room(&self) -> usize {
         match self {
             Tx::Virtio(queue) => queue.room(),
+            Tx::Ixgbe(queue) => queue.room(),
         }
     }
 
     fn refused(&self) -> u64 {
         match self {
             Tx::Virtio(queue) => queue.refused(),
+            Tx::Ixgbe(queue) => queue.refused(),
         }
     }
 }

@@ -64,6 +64,8 @@ impl fmt::Display for BarError {
     }
 }
 
+impl core::error::Error for BarError {}
+
 impl Bar {
     /// The physical address and the size in bytes of a memory BAR.
     ///

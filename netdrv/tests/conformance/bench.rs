@@ -12,6 +12,24 @@ pub(crate) trait Bench {
     /// The driver's device.
     type Device: NetDevice;
 
+    /// Descriptors of a ring that never hold a packet.
+    const SPARE: usize;
+    /// The shortest frame on the wire: what is shorter gets padded with zeros. And the longest that comes in.
+    const SHORTEST: usize;
+    const LONGEST: usize;
+    /// Whether a frame without a byte can be sent.
+    const SENDS_EMPTY: bool;
+    /// Whether a frame can be sent that leaves no room in its buffer for a device's header.
+    const SENDS_WHOLE_BUFFERS: bool;
+
+    /// Frame number `number` of a test, as the wire has it: every byte depends on the number, so do the length and
+    /// nothing else.
+    fn frame(number: u32, max: usize) -> Vec<u8> {
+        let mut frame = frame(number, max.min(Self::LONGEST));
+        frame.resize(frame.len().max(Self::SHORTEST), 0);
+        frame
+    }
+
     /// The driver.
     fn device(&mut self) -> &mut Self::Device;
 
@@ -27,7 +45,7 @@ pub(crate) trait Bench {
     /// What has left through transmit queue `queue` since the last call.
     fn collect(&mut self, queue: usize) -> Vec<Vec<u8>>;
 
-    /// Has the device do something that no device may do. False where it has no buffer to do it with.
+    /// Has the device do something that no device may do. False where it can't, or has no buffer to do it with.
     fn misbehave(&mut self, misdeed: Misdeed) -> bool;
 }
 
@@ -152,8 +170,7 @@ impl<B: Bench> Rig<B> {
     }
 }
 
-/// Frame number `number` of a test: every byte depends on the number, so do the length and nothing else.
-pub(crate) fn frame(number: u32, max: usize) -> Vec<u8> {
+fn frame(number: u32, max: usize) -> Vec<u8> {
     const LENGTHS: [usize; 9] = [14, 60, 61, 64, 65, 128, 590, 1514, 1792];
     let len = LENGTHS[number as usize % LENGTHS.len()].min(max);
     let mut bytes: Vec<u8> =

@@ -7,11 +7,12 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use netdrv::hal::{Hal, PAGE_SIZE};
 
 /// How far the clock moves whenever someone looks.
-const TICK_NS: u64 = 1_000_000;
+pub(crate) const TICK_NS: u64 = 1_000_000;
 
 thread_local! {
     static ALLOCATIONS: RefCell<BTreeMap<u64, usize>> = const { RefCell::new(BTreeMap::new()) };
@@ -31,6 +32,11 @@ pub(crate) fn allocations() -> Vec<(u64, usize)> {
 /// A number that grows whenever [`allocations`] changes.
 pub(crate) fn allocation_changes() -> u64 {
     CHANGES.get()
+}
+
+/// Moves the clock on without a look at it.
+pub(crate) fn advance(time: Duration) {
+    CLOCK_NS.set(CLOCK_NS.get() + time.as_nanos() as u64);
 }
 
 /// Has `work` done at every look at the clock, instead of what was done so far.

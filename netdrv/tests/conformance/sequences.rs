@@ -4,7 +4,7 @@ use netdrv::device::{NetDevice, RxQueue, TxQueue};
 use netdrv::packet::{Burst, FRAME_CAPACITY, Packet};
 use proptest::prelude::*;
 
-use crate::bench::{Bench, Misdeed, Rig, frame};
+use crate::bench::{Bench, Misdeed, Rig};
 
 /// One thing that the driver's owner, the wire or the device does.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,8 @@ impl<B: Bench> Hands<B> {
         let (rx, tx) = (&mut self.rig.queues.rx[0], &mut self.rig.queues.tx[0]);
         match step {
             Step::Feed(count) => {
-                (0..count).for_each(|index| self.rig.bench.feed(0, frame(self.fed + index, FRAME_CAPACITY)));
+                (0..count)
+                    .for_each(|index| self.rig.bench.feed(0, B::frame(self.fed + index, FRAME_CAPACITY)));
                 self.fed += count;
             }
             Step::Run => {
@@ -68,7 +69,7 @@ impl<B: Bench> Hands<B> {
                 let mut burst = Burst::new();
                 rx.receive(&mut self.rig.cache, &mut burst, limit);
                 for packet in burst {
-                    let expected = frame(self.received, FRAME_CAPACITY);
+                    let expected = B::frame(self.received, FRAME_CAPACITY);
                     assert!(packet.bytes() == expected, "frame {}", self.received);
                     self.received += 1;
                     self.held.push(packet);
@@ -104,7 +105,7 @@ impl<B: Bench> Hands<B> {
         let out = self.rig.bench.collect(0);
         let sent: Vec<u32> = self.sent.drain(..out.len()).collect();
         for (bytes, number) in out.iter().zip(sent) {
-            assert!(*bytes == frame(number, FRAME_CAPACITY), "frame {number} has left");
+            assert!(*bytes == B::frame(number, FRAME_CAPACITY), "frame {number} has left");
         }
     }
 }

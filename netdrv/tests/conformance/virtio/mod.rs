@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicU16;
 
 use netdrv::device::QueueWish;
 use netdrv::mmio::{Register, Window};
+use netdrv::packet::FRAME_CAPACITY;
 use netdrv::virtio::{Features, VirtioError, VirtioNet};
 
 use self::device::FakeNet;
@@ -43,6 +44,11 @@ impl VirtioBench {
 
 impl Bench for VirtioBench {
     type Device = VirtioNet<FakeNet>;
+    const SPARE: usize = 0;
+    const SHORTEST: usize = 0;
+    const LONGEST: usize = FRAME_CAPACITY;
+    const SENDS_EMPTY: bool = true;
+    const SENDS_WHOLE_BUFFERS: bool = false;
 
     fn device(&mut self) -> &mut VirtioNet<FakeNet> {
         &mut self.driver

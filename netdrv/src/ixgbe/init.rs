@@ -1,0 +1,222 @@
+//! What a card is told after each reset, in the order of the datasheet's section 4.6.3.
+
+use alloc::vec::Vec;
+
+use super::access::{ReadWrite, Readable, Rows};
+use super::error::IxgbeError;
+use super::models::{Medium, Model};
+use super::registers::*;
+use super::wait::{self, Clock, MILLISECOND};
+use crate::mmio::Bar;
+use crate::packet::FRAME_CAPACITY;
+use crate::rss;
+
+/// Everything that the card has to know.
+pub(super) struct Setup<B: Bar> {
+    pub(super) bar: B,
+    pub(super) clock: Clock,
+    pub(super) model: &'static Model,
+    pub(super) rx: Vec<RingPlace>,
+    pub(super) tx: Vec<RingPlace>,
+    /// Receive queues that interrupt, from queue 0 on.
+    pub(super) interrupts: usize,
+}
+
+/// Where a ring is in memory.
+#[derive(Clone, Copy)]
+pub(super) struct RingPlace {
+    /// The device's address of the first descriptor, a multiple of 128 (8.2.3.8.1).
+    pub(super) address: u64,
+    /// Bytes, a multiple of 128.
+    pub(super) len: u32,
+}
+
+/// How long a queue may take to be enabled: some 10 µs by 4.6.7.1.1, and 10 ms in Intel's drivers.
+const QUEUE_PATIENCE: u64 = 10 * MILLISECOND;
+/// How long the receive path may take to run empty.
+const PATH_PATIENCE: u64 = 4 * MILLISECOND;
+
+/// The longest frame that the MAC lets in, with its CRC: with a VLAN tag beside that, of which the MAC knows, it fills a
+/// buffer, and no card ever writes past one although it believes that buffers are [`BUFFER_KILOBYTES`] long.
+const LONGEST_FRAME: u32 = (FRAME_CAPACITY - VLAN_TAG + CRC) as u32;
+const VLAN_TAG: usize = 4;
+const CRC: usize = 4;
+const BUFFER_KILOBYTES: u32 = 2;
+const _: () = assert!(FRAME_CAPACITY <= BUFFER_KILOBYTES as usize * 1024);
+
+/// The packet buffers, in KB: one of each direction gets everything (4.6.11.3.4).
+const RX_BUFFER: u32 = 512;
+const TX_BUFFER: u32 = 160;
+/// Below this much room, in KB, no descriptor is fetched: what is left takes the largest frame, of 10 KB.
+const TX_THRESHOLD: u32 = TX_BUFFER - 10;
+
+/// Prefetch when fewer than 32 descriptors are on chip, and one waits: with a smaller number one queue does not reach line
+/// rate, and some cards hang. Write-back at once, since only descriptors that ask for it are written back (7.2.3.4).
+const TX_THRESHOLDS: u32 = txdctl::thresholds(32, 1, 0);
+
+impl<B: Bar> Setup<B> {
+    /// Everything but the start of receiving, which waits until there are buffers.
+    pub(super) fn configure(&self) -> Result<(), IxgbeError> {
+        self.general();
+        self.link();
+        self.statistics();
+        self.interrupts();
+        self.receive()?;
+        self.transmit()
+    }
+
+    /// General configuration (4.6.3.2). No flow control: a forwarder that stops its neighbour spreads a jam. PAUSE frames
+    /// are for this link alone and go nowhere else (IEEE 802.3, 31B.1).
+    fn general(&self) {
+        let bar = &self.bar;
+        CTRL_EXT.set(bar, ctrl_ext::NO_SNOOP_DISABLE | ctrl_ext::DRIVER_LOADED);
+        FCCFG.write(bar, 0);
+        MFLCN.write(bar, mflcn::DISCARD_PAUSE);
+    }
+
+    /// The link (4.6.4). Only a module's port needs settings of ours; others have theirs from the EEPROM or the firmware.
+    fn link(&self) {
+        let bar = &self.bar;
+        if self.model.medium == Medium::Sfp {
+            ESDP.clear(bar, esdp::LASER_OFF);
+            AUTOC2.replace(bar, autoc2::SERIAL_PMD, autoc2::SERIAL_PMD_SFI);
+            AUTOC.replace(bar, autoc::LINK_MODE, autoc::LINK_MODE_10G_SERIAL);
+        }
+        if self.model.medium != Medium::Copper {
+            AUTOC.set(bar, autoc::RESTART);
+        }
+    }
+
+    /// Counters start at 0 when they have been read (4.6.5).
+    fn statistics(&self) {
+        for counter in super::watch::COUNTERS {
+            counter.take(&self.bar);
+        }
+    }
+
+    /// Interrupts (4.6.6): receive queue `i` sends entry `i`, which masks itself then. All are masked now. Link changes are
+    /// looked for, not interrupted for: a loose plug can't flood the machine.
+    fn interrupts(&self) {
+        if self.interrupts == 0 {
+            return;
+        }
+        let bar = &self.bar;
+        GPIE.write(bar, gpie::MSIX | gpie::OTHER_CLEAR_DISABLE | gpie::AUTO_MASK | gpie::PENDING_BITS);
+        EIAM_EX.all().for_each(|register| register.write(bar, u32::MAX));
+        EIAC.write(bar, eiac::QUEUES);
+        for queue in 0..self.interrupts {
+            let vector = ivar::receive(queue, queue as u32);
+            IVAR.row(queue / 2).replace(bar, ivar::receive_mask(queue), vector);
+        }
+    }
+
+    /// The receiving side (4.6.7).
+    fn receive(&self) -> Result<(), IxgbeError> {
+        let bar = &self.bar;
+        RXCTRL.clear(bar, rxctrl::ENABLE);
+        // Every frame comes in, whatever its address and VLAN; tags stay in the frame.
+        FCTRL.write(bar, fctrl::ALL_UNICAST | fctrl::ALL_MULTICAST | fctrl::BROADCAST);
+        VLNCTRL.clear(bar, vlnctrl::FILTER);
+        HLREG0.set(bar, hlreg0::RX_CRC_STRIP | hlreg0::JUMBO);
+        MAXFRS.write(bar, maxfrs::bytes(LONGEST_FRAME));
+        let rdrxctl = RDRXCTL.read(bar) & !rdrxctl::RSC_FIRST_SIZE;
+        RDRXCTL.write(bar, rdrxctl | rdrxctl::CRC_STRIP | rdrxctl::RESERVED_ONES);
+        split_buffer(bar, RXPBSIZE, rxpbsize::kilobytes(RX_BUFFER));
+        self.spread_flows();
+        for queue in 0..self.rx.len() {
+            self.enable_rx(queue)?;
+        }
+        Ok(())
+    }
+
+    /// RSS over all receive queues (7.1.2.8): by addresses and ports.
+    fn spread_flows(&self) {
+        let bar = &self.bar;
+        if self.rx.len() == 1 {
+            return MRQC.write(bar, 0);
+        }
+        for (register, bytes) in RSSRK.all().zip(rss::KEY.chunks_exact(4)) {
+            register.write(bar, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        }
+        let table: Vec<u16> = rss::indirection(self.model.family.rss_table(), self.rx.len() as u16).collect();
+        for (register, queues) in RETA.all().chain(ERETA.all()).zip(table.chunks_exact(4)) {
+            let entries = [queues[0], queues[1], queues[2], queues[3]];
+            register.write(bar, u32::from_le_bytes(entries.map(|queue| queue as u8)));
+        }
+        RXCSUM.set(bar, rxcsum::HASH);
+        let fields =
+            mrqc::IPV4 | mrqc::TCP_IPV4 | mrqc::UDP_IPV4 | mrqc::IPV6 | mrqc::TCP_IPV6 | mrqc::UDP_IPV6;
+        MRQC.write(bar, mrqc::RSS | fields);
+    }
+
+    /// One receive ring (4.6.7.1.1): described while it is off, then enabled, and empty until its tail is written.
+    fn enable_rx(&self, queue: usize) -> Result<(), IxgbeError> {
+        let bar = &self.bar;
+        let RingPlace { address, len } = self.rx[queue];
+        RDBAL.row(queue).write(bar, address as u32);
+        RDBAH.row(queue).write(bar, (address >> 32) as u32);
+        RDLEN.row(queue).write(bar, len);
+        let buffers = srrctl::buffer_kilobytes(BUFFER_KILOBYTES);
+        SRRCTL.row(queue).write(bar, buffers | srrctl::ADVANCED_ONE_BUFFER | srrctl::DROP);
+        DCA_RXCTRL.row(queue).clear(bar, dca_rxctrl::RESERVED);
+        RDH.row(queue).write(bar, 0);
+        RDT.row(queue).write(bar, 0);
+        let control = RXDCTL.row(queue);
+        control.replace(bar, rxdctl::VLAN_STRIP, rxdctl::ENABLE);
+        self.until_enabled(control, rxdctl::ENABLE)
+    }
+
+    /// The transmitting side (4.6.8): one traffic class, all queues equal.
+    fn transmit(&self) -> Result<(), IxgbeError> {
+        let bar = &self.bar;
+        HLREG0.set(bar, hlreg0::TX_CRC | hlreg0::TX_PAD);
+        RTTDCS.set(bar, rttdcs::ARBITER_DISABLE);
+        MTQC.write(bar, mtqc::PLAIN);
+        split_buffer(bar, TXPBSIZE, txpbsize::kilobytes(TX_BUFFER));
+        split_buffer(bar, TXPBTHRESH, TX_THRESHOLD);
+        DTXMXSZRQ.write(bar, dtxmxszrq::MOST);
+        RTTDCS.clear(bar, rttdcs::ARBITER_DISABLE);
+        DMATXCTL.set(bar, dmatxctl::ENABLE);
+        for queue in 0..self.tx.len() {
+            self.enable_tx(queue)?;
+        }
+        Ok(())
+    }
+
+    /// One transmit ring (4.6.8.1).
+    fn enable_tx(&self, queue: usize) -> Result<(), IxgbeError> {
+        let bar = &self.bar;
+        let RingPlace { address, len } = self.tx[queue];
+        TDBAL.row(queue).write(bar, address as u32);
+        TDBAH.row(queue).write(bar, (address >> 32) as u32);
+        TDLEN.row(queue).write(bar, len);
+        TDH.row(queue).write(bar, 0);
+        TDT.row(queue).write(bar, 0);
+        let control = TXDCTL.row(queue);
+        control.write(bar, TX_THRESHOLDS | txdctl::ENABLE);
+        self.until_enabled(control, txdctl::ENABLE)
+    }
+
+    fn until_enabled(&self, control: ReadWrite, enable: u32) -> Result<(), IxgbeError> {
+        let enabled = (enable, enable);
+        wait::until((&self.bar, self.clock), control, enabled, QUEUE_PATIENCE, "the queue to be enabled")
+    }
+
+    /// Lets frames in, the last step of 4.6.7. The path from the MAC is held meanwhile: DMA that starts amid a frame can hang
+    /// (82599 specification update).
+    pub(super) fn start_receiving(&self) -> Result<(), IxgbeError> {
+        let bar = &self.bar;
+        SECRXCTRL.set(bar, secrxctrl::RX_DISABLE);
+        let ready = (secrxstat::READY, secrxstat::READY);
+        wait::until((bar, self.clock), SECRXSTAT, ready, PATH_PATIENCE, "the receive path to be empty")?;
+        RXCTRL.set(bar, rxctrl::ENABLE);
+        SECRXCTRL.clear(bar, secrxctrl::RX_DISABLE);
+        Ok(())
+    }
+}
+
+/// Gives the first traffic class everything, the others nothing.
+fn split_buffer(bar: &impl Bar, sizes: Rows<ReadWrite>, first: u32) {
+    let all = core::iter::once(first).chain(core::iter::repeat(0));
+    sizes.all().zip(all).for_each(|(register, size)| register.write(bar, size));
+}

@@ -1,0 +1,49 @@
+//! The driver's way to the model's registers, which can be watched and lied about.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ixgbe_model::InProcess;
+use netdrv::mmio::Bar;
+
+pub(super) const CTRL: u32 = 0x0_0000;
+pub(super) const RDH: u32 = 0x0_1010;
+pub(super) const RDT: u32 = 0x0_1018;
+
+/// CTRL.RST and CTRL.LRST.
+const RESET: u32 = 1 << 26 | 1 << 3;
+
+#[derive(Clone)]
+pub(crate) struct CardBar {
+    pub(super) model: InProcess,
+    never_resets: Arc<AtomicBool>,
+}
+
+impl CardBar {
+    pub(super) fn new(model: InProcess) -> CardBar {
+        CardBar { model, never_resets: Arc::default() }
+    }
+
+    /// From now on a reset does nothing and never ends.
+    pub(super) fn never_reset(&self) {
+        self.never_resets.store(true, Ordering::Relaxed);
+    }
+
+    /// A register as the model has it.
+    pub(super) fn peek(&self, offset: u32) -> u32 {
+        self.model.read(offset)
+    }
+}
+
+impl Bar for CardBar {
+    fn read(&self, offset: u32) -> u32 {
+        let value = self.model.read(offset);
+        let is_stuck = offset == CTRL && self.never_resets.load(Ordering::Relaxed);
+        if is_stuck { value | RESET } else { value }
+    }
+
+    fn write(&self, offset: u32, value: u32) {
+        let is_stuck = offset == CTRL && self.never_resets.load(Ordering::Relaxed);
+        self.model.write(offset, if is_stuck { value & !RESET } else { value });
+    }
+}
