@@ -7,6 +7,7 @@ use super::error::IxgbeError;
 use super::models::{Medium, Model};
 use super::registers::*;
 use super::wait::{self, Clock, MILLISECOND};
+use super::watch;
 use crate::mmio::Bar;
 use crate::packet::FRAME_CAPACITY;
 use crate::rss;
@@ -87,11 +88,15 @@ impl<B: Bar> Setup<B> {
         }
     }
 
-    /// Counters start at 0 when they have been read (4.6.5).
+    /// Counters start at 0 when they have been read (4.6.5). Each receive queue has a set of its own, as far as they reach.
     fn statistics(&self) {
-        for counter in super::watch::COUNTERS {
-            counter.take(&self.bar);
+        let sets: Vec<usize> =
+            (0..self.rx.len().next_multiple_of(4)).map(|queue| queue % COUNTER_SETS).collect();
+        for (register, sets) in RQSMR.all().zip(sets.chunks_exact(4)) {
+            let sets = [sets[0], sets[1], sets[2], sets[3]];
+            register.write(&self.bar, u32::from_le_bytes(sets.map(|set| set as u8)));
         }
+        watch::clear_counters(&self.bar);
     }
 
     /// Interrupts (4.6.6): receive queue `i` sends entry `i`, which masks itself then. All are masked now. Link changes are

@@ -184,6 +184,10 @@ impl<B: Bar> Ixgbe<B> {
             State::Between(Stage::Closing, _) if !self.gates.are_free() => {}
             State::Between(Stage::Blank, _) => self.begin_life()?,
             State::Between(stage, depth) => {
+                if matches!(stage, Stage::Draining { .. }) {
+                    // No frame comes in any more, and the reset will clear what was counted.
+                    self.watch.read_counters(&self.setup.bar);
+                }
                 self.state = State::Between(self.setup.advance(stage, depth)?, depth);
             }
             State::Failed { since } if now.saturating_sub(since) >= RETRY => self.reset(Depth::Link),
@@ -228,8 +232,12 @@ impl<B: Bar> Ixgbe<B> {
                 log::warn!("ixgbe {}: transmit queue {queue} hangs; the port is reset", self.mac);
                 return self.reset(Depth::Device);
             }
-            Finding::RxStalled => {
-                log::warn!("ixgbe {}: frames come in and reach no ring; the port is reset", self.mac);
+            Finding::RxStalled(queue) => {
+                log::warn!("ixgbe {}: receive queue {queue} takes no frames; the port is reset", self.mac);
+                return self.reset(Depth::Device);
+            }
+            Finding::Forgetful => {
+                log::warn!("ixgbe {}: the card has reset itself, and is set up anew", self.mac);
                 return self.reset(Depth::Device);
             }
         }
@@ -241,7 +249,6 @@ impl<B: Bar> Ixgbe<B> {
 
     /// Begins a reset. Frames that the card has and has not reported are lost, and counted.
     fn reset(&mut self, depth: Depth) {
-        self.watch.read_counters(&self.setup.bar);
         self.watch.counters.resets += 1;
         self.gates.close();
         self.state = State::Between(Stage::Closing, depth);

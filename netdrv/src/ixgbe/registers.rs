@@ -385,7 +385,8 @@ pub(super) const ROC: ClearOnRead = ClearOnRead::at("ROC", 0x0_40AC);
 pub(super) const RJC: ClearOnRead = ClearOnRead::at("RJC", 0x0_40B0);
 /// Frames that found no room in the packet buffer; the first of eight.
 pub(super) const RXMPC: ClearOnRead = ClearOnRead::at("RXMPC", 0x0_3FA0);
-/// Frames that found no descriptor; the first of 16, where all queues count after a reset.
-pub(super) const QPRDC: ClearOnRead = ClearOnRead::at("QPRDC", 0x0_1430);
-/// Good frames received.
-pub(super) const GPRC: ClearOnRead = ClearOnRead::at("GPRC", 0x0_4074);
+/// Which of 16 sets of counters a receive queue counts in: a register for four queues.
+pub(super) const RQSMR: Rows<ReadWrite> = Rows::at("RQSMR", 0x0_2300, 4, 32);
+/// Frames that found no descriptor, by set.
+pub(super) const QPRDC: Rows<ClearOnRead> = Rows::at("QPRDC", 0x0_1430, 0x40, COUNTER_SETS);
+pub(super) const COUNTER_SETS: usize = 16;

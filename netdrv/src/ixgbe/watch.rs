@@ -18,8 +18,13 @@ const PATIENCE: u8 = 2;
 
 /// Counters of frames that came in damaged, or too short, or too long.
 const ERRORS: [ClearOnRead; 6] = [CRCERRS, RLEC, RUC, RFC, ROC, RJC];
-/// Every counter that the driver reads.
-pub(super) const COUNTERS: [ClearOnRead; 9] = [CRCERRS, RLEC, RUC, RFC, ROC, RJC, RXMPC, QPRDC, GPRC];
+/// Reads all counters that the driver uses, which clears them.
+pub(super) fn clear_counters(bar: &impl Bar) {
+    let counters = ERRORS.into_iter().chain([RXMPC]).chain(QPRDC.all());
+    counters.for_each(|counter| {
+        counter.take(bar);
+    });
+}
 
 /// What a look at the card found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,28 +35,40 @@ pub(super) enum Finding {
     LinkIs(Link, u32),
     /// This transmit queue no longer sends, or no longer reports.
     TxHung(usize),
-    /// Frames come in, and none reaches a ring.
-    RxStalled,
+    /// Frames for this receive queue come in, and do not reach its ring.
+    RxStalled(usize),
+    /// The card has lost what it was told: it has reset itself.
+    Forgetful,
 }
 
 /// What was seen before.
 pub(super) struct Watch {
     link: Link,
     had_link: bool,
-    link_looked: u64,
+    link_looked: Option<u64>,
     progress_looked: u64,
     tx: Vec<Progress>,
-    rx_heads: Vec<u32>,
-    rx_stalled: u8,
+    rx: Vec<Progress>,
     pub(super) counters: DeviceCounters,
 }
 
-/// How far a transmit queue was, and for how many looks it has been there.
+/// How far a queue was: what it takes back next, and what the card completes next.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     clean: u32,
     head: u32,
+    /// For how many looks it has been there although it should have moved.
     still: u8,
+}
+
+impl Progress {
+    /// Another look: whether the queue has not moved for too long.
+    fn is_stuck(&mut self, should_move: bool, clean: u32, head: u32) -> bool {
+        let is_still = should_move && (clean, head) == (self.clean, self.head);
+        let still = if is_still { self.still + 1 } else { 0 };
+        *self = Progress { clean, head, still };
+        still >= PATIENCE
+    }
 }
 
 impl Watch {
@@ -59,20 +76,19 @@ impl Watch {
         Watch {
             link: Link::Down,
             had_link: false,
-            link_looked: 0,
+            link_looked: None,
             progress_looked: 0,
             tx: (0..tx).map(|_| Progress::default()).collect(),
-            rx_heads: (0..rx).map(|_| 0).collect(),
-            rx_stalled: 0,
+            rx: (0..rx).map(|_| Progress::default()).collect(),
             counters: DeviceCounters::default(),
         }
     }
 
     /// The card's life begins: nothing is known of it.
     pub(super) fn begin(&mut self, now: u64) {
-        (self.had_link, self.link_looked, self.progress_looked, self.rx_stalled) = (false, 0, now, 0);
+        (self.had_link, self.link_looked, self.progress_looked) = (false, None, now);
         self.tx.fill(Progress::default());
-        self.rx_heads.fill(0);
+        self.rx.fill(Progress::default());
     }
 
     /// Whether there was no link in this life.
@@ -87,8 +103,11 @@ impl Watch {
 
     /// Looks at what is due. `gates` are those of the receive queues, then those of the transmit queues.
     pub(super) fn look(&mut self, bar: &impl Bar, gates: &Gates, now: u64) -> Finding {
-        if now.saturating_sub(self.link_looked) >= LINK_PERIOD {
-            self.link_looked = now;
+        if self.link_looked.is_none_or(|looked| now.saturating_sub(looked) >= LINK_PERIOD) {
+            self.link_looked = Some(now);
+            if CTRL_EXT.read(bar) & ctrl_ext::DRIVER_LOADED == 0 {
+                return Finding::Forgetful;
+            }
             let finding = self.look_at_link(bar);
             if finding != Finding::Nothing {
                 return finding;
@@ -98,15 +117,15 @@ impl Watch {
             return Finding::Nothing;
         }
         self.progress_looked = now;
-        let arrived = self.read_counters(bar);
+        let missed = self.read_counters(bar);
         // Without a link a card may keep what it has.
         if self.link == Link::Down {
             return Finding::Nothing;
         }
-        match self.look_at_tx(bar, gates) {
-            Some(queue) => Finding::TxHung(queue),
-            None if self.look_at_rx(bar, gates, arrived) => Finding::RxStalled,
-            None => Finding::Nothing,
+        match (self.hung_tx(bar, gates), self.stalled_rx(bar, gates, missed)) {
+            (Some(queue), _) => Finding::TxHung(queue),
+            (None, Some(queue)) => Finding::RxStalled(queue),
+            (None, None) => Finding::Nothing,
         }
     }
 
@@ -122,48 +141,43 @@ impl Watch {
         Finding::LinkIs(link, links::speed(links))
     }
 
-    /// Adds the card's counters to ours, and returns how many good frames it has received since the last time.
-    pub(super) fn read_counters(&mut self, bar: &impl Bar) -> u32 {
+    /// Adds the card's counters to ours, and returns how many frames found no descriptor, by set of queues.
+    pub(super) fn read_counters(&mut self, bar: &impl Bar) -> [u32; COUNTER_SETS] {
+        let missed = core::array::from_fn(|set| QPRDC.row(set).take(bar));
         let counters = &mut self.counters;
         counters.errors += ERRORS.iter().map(|counter| u64::from(counter.take(bar))).sum::<u64>();
-        counters.missed += u64::from(RXMPC.take(bar)) + u64::from(QPRDC.take(bar));
-        GPRC.take(bar)
+        counters.missed += u64::from(RXMPC.take(bar)) + missed.iter().copied().map(u64::from).sum::<u64>();
+        missed
     }
 
-    /// The queue that has frames and has not moved for too long: neither did the card fetch any, nor did it report any.
-    fn look_at_tx(&mut self, bar: &impl Bar, gates: &Gates) -> Option<usize> {
-        let notices = gates.notices().skip(self.rx_heads.len());
+    /// The queue that has frames and moves none: the card fetches none of them, or reports none.
+    fn hung_tx(&mut self, bar: &impl Bar, gates: &Gates) -> Option<usize> {
+        let notices = gates.notices().skip(self.rx.len());
         let mut hung = None;
-        for (queue, (notice, before)) in notices.zip(&mut self.tx).enumerate() {
+        for (queue, (notice, progress)) in notices.zip(&mut self.tx).enumerate() {
             let (clean, published) = notice.progress();
-            if clean == published {
-                *before = Progress::default();
-                continue;
-            }
-            let head = TDH.row(queue).read(bar);
-            let is_still = (clean, head) == (before.clean, before.head);
-            let still = if is_still { before.still + 1 } else { 0 };
-            *before = Progress { clean, head, still };
-            if still >= PATIENCE {
+            // A register is read only where there is a question.
+            let has_frames = clean != published;
+            let head = if has_frames { TDH.row(queue).read(bar) } else { 0 };
+            if progress.is_stuck(has_frames, clean, head) {
                 hung = hung.or(Some(queue));
             }
         }
         hung
     }
 
-    /// Whether frames have come in for too long, with buffers for them, and no ring has taken any.
-    fn look_at_rx(&mut self, bar: &impl Bar, gates: &Gates, arrived: u32) -> bool {
-        let mut has_moved = false;
-        let mut has_buffers = false;
-        for (queue, (notice, before)) in gates.notices().zip(&mut self.rx_heads).enumerate() {
-            let head = RDH.row(queue).read(bar);
-            has_moved |= head != *before;
-            has_buffers |= head != notice.progress().1;
-            *before = head;
+    /// The queue that has buffers and misses frames all the same.
+    fn stalled_rx(&mut self, bar: &impl Bar, gates: &Gates, missed: [u32; COUNTER_SETS]) -> Option<usize> {
+        let mut stalled = None;
+        for (queue, (notice, progress)) in gates.notices().zip(&mut self.rx).enumerate() {
+            let (_, published) = notice.progress();
+            let misses = missed[queue % COUNTER_SETS] > 0;
+            let head = if misses { RDH.row(queue).read(bar) } else { 0 };
+            if progress.is_stuck(misses && head != published, published, head) {
+                stalled = stalled.or(Some(queue));
+            }
         }
-        let is_stalled = arrived > 0 && has_buffers && !has_moved;
-        self.rx_stalled = if is_stalled { self.rx_stalled + 1 } else { 0 };
-        self.rx_stalled >= PATIENCE
+        stalled
     }
 }
 

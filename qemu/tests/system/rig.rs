@@ -112,15 +112,8 @@ pub(crate) fn check_stopped(report: &StopReport, ports: usize) -> Result<()> {
 /// Nothing is lost unaccounted: what a port received was dropped, passed or sent on, or is still waiting. And each had
 /// a verdict, but for those refused before the program and those that are on their way to it.
 pub(crate) fn check_balance(metrics: &Metrics, ports: usize) -> Result<()> {
-    const BEFORE_THE_PROGRAM: [&str; 7] = [
-        "runt",
-        "oversize",
-        "truncated",
-        "unknown_descriptor",
-        "damaged",
-        "device_reset",
-        "steer_ring_full",
-    ];
+    const BEFORE_THE_PROGRAM: [&str; 7] =
+        ["runt", "oversize", "truncated", "unknown_descriptor", "damaged", "device_reset", "steer_ring_full"];
     for port in 0..ports {
         let port = port.to_string();
         let count = |name| metrics.count(name, &[("port", &port)]);

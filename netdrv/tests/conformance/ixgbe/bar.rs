@@ -29,6 +29,11 @@ impl CardBar {
         self.never_resets.store(true, Ordering::Relaxed);
     }
 
+    /// Takes that back.
+    pub(super) fn reset_again(&self) {
+        self.never_resets.store(false, Ordering::Relaxed);
+    }
+
     /// A register as the model has it.
     pub(super) fn peek(&self, offset: u32) -> u32 {
         self.model.read(offset)

@@ -4,13 +4,18 @@
 #![allow(unsafe_code)] // Hands the test's DMA memory over to the model.
 
 mod bar;
+mod faults;
+mod frames;
+mod interrupts;
+mod models;
 mod suite;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ixgbe_model::{CardOptions, Corruption, Fault, InProcess, Wire};
+use ixgbe_model::{CardOptions, Corruption, Fault, InProcess, Rule, Wire};
 use netdrv::device::{NetDevice, QueueWish};
 use netdrv::ixgbe::{Ixgbe, IxgbeError, model};
 use netdrv::packet::FRAME_CAPACITY;
@@ -31,7 +36,11 @@ struct Card {
     bar: CardBar,
     cable: Arc<Mutex<Cable>>,
     memory: Arc<Mutex<Vec<(u64, usize)>>>,
+    has_reset_itself: Arc<AtomicBool>,
 }
+
+/// What a driver can't but do that does not know yet that the card has reset itself.
+const UNAWARE: [Rule; 2] = [Rule::TailBeforeEnable, Rule::AccessDuringReset];
 
 /// What is on the cable, either way.
 #[derive(Default)]
@@ -71,7 +80,7 @@ impl Card {
     fn new(options: CardOptions) -> Card {
         let cable = Arc::<Mutex<Cable>>::default();
         let bar = CardBar::new(InProcess::with_manual_time(options, CardEnd(cable.clone())));
-        let card = Card { bar, cable, memory: Arc::default() };
+        let card = Card { bar, cable, memory: Arc::default(), has_reset_itself: Arc::default() };
         let ticking = card.clone();
         // Time passes for the card as for the driver that waits for it.
         hal::on_tick(move || {
@@ -115,13 +124,18 @@ impl Card {
     }
 
     fn inject(&self, fault: Fault) {
+        if fault == Fault::SpontaneousReset {
+            self.has_reset_itself.store(true, Ordering::Relaxed);
+        }
         self.bar.model.with_card(|card| card.inject(fault));
     }
 
     /// Fails where the driver broke a rule of the card, or used what the model does not have.
     fn check(&self) {
         self.bar.model.with_card(|card| {
-            let violations: Vec<String> = card.violations().iter().map(ToString::to_string).collect();
+            let is_known = |rule| !self.has_reset_itself.load(Ordering::Relaxed) || !UNAWARE.contains(&rule);
+            let violations = card.violations().iter().filter(|violation| is_known(violation.rule));
+            let violations: Vec<String> = violations.map(ToString::to_string).collect();
             assert!(violations.is_empty(), "silicon punishes {violations:#?}");
             assert!(
                 card.unknown().is_empty(),

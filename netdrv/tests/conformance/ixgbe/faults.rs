@@ -1,0 +1,228 @@
+//! Everything that the model can break: forwarding goes on, every frame is accounted for, no buffer is lost.
+
+use ixgbe_model::{Corruption, Fault};
+use netdrv::device::{DeviceFault, Link, NetDevice, RxDrops};
+
+use super::{IxgbeBench, lock};
+use crate::bench::{Bench, Rig};
+
+/// Frames that go in every five milliseconds.
+const LOAD: u32 = 3;
+
+/// A card under a steady load, which comes back out.
+struct Loaded {
+    rig: Rig<IxgbeBench>,
+    fed: u64,
+    back: u64,
+}
+
+impl Loaded {
+    fn new() -> Loaded {
+        Loaded { rig: Rig::new(IxgbeBench::with_ring(64)), fed: 0, back: 0 }
+    }
+
+    /// Lets `millis` pass under load. Returns how many frames have come back meanwhile.
+    fn run(&mut self, millis: u64) -> u64 {
+        self.pass(millis, LOAD)
+    }
+
+    fn pass(&mut self, millis: u64, load: u32) -> u64 {
+        let before = self.back;
+        for _ in 0..millis / 5 {
+            for _ in 0..load {
+                self.rig.bench.feed(0, IxgbeBench::frame(self.fed as u32, 1514));
+                self.fed += 1;
+            }
+            self.rig.bench.live(5);
+            self.rig.echo(0, 32);
+            self.rig.bench.run();
+            self.back += self.rig.bench.collect(0).len() as u64;
+        }
+        self.back - before
+    }
+
+    /// Frames that did not come back, as the counters have it.
+    fn accounted(&mut self) -> u64 {
+        let RxDrops { oversize, truncated, unknown_descriptor, damaged, reset } = self.rig.drops(0);
+        let counters = self.rig.bench.device().counters();
+        let dropped = oversize + truncated + unknown_descriptor + damaged + reset;
+        dropped + counters.missed + counters.errors + counters.lost
+    }
+
+    /// Ends the load, and holds that forwarding works, that no frame is missing, and that no buffer is.
+    fn finish(mut self) {
+        assert_eq!(self.run(200), 200 / 5 * u64::from(LOAD), "forwarding works as before");
+        self.pass(3_000, 0);
+        assert_eq!(self.rig.bench.pending(0), 0);
+        assert_eq!(self.rig.bench.device().fault(), None);
+        let accounted = self.accounted();
+        assert_eq!(self.fed, self.back + accounted, "every frame is accounted for");
+        self.rig.finish();
+    }
+
+    fn resets(&mut self) -> u64 {
+        self.rig.bench.device().counters().resets
+    }
+
+    fn inject(&self, fault: Fault) {
+        self.rig.bench.card.inject(fault);
+    }
+}
+
+#[test]
+fn a_load_without_faults_comes_back_whole() {
+    let mut loaded = Loaded::new();
+    loaded.run(5_000);
+    assert_eq!((loaded.resets(), loaded.accounted()), (0, 0));
+    loaded.finish();
+}
+
+#[test]
+fn a_transmit_queue_that_hangs_is_noticed() {
+    let mut loaded = Loaded::new();
+    loaded.run(100);
+    loaded.inject(Fault::TransmitHang { queue: 0 });
+    loaded.run(6_000);
+    assert_eq!(loaded.resets(), 1);
+    assert!(loaded.rig.bench.device().counters().lost > 0, "what hung is counted");
+    loaded.finish();
+}
+
+#[test]
+fn a_receive_queue_that_stalls_is_noticed() {
+    let mut loaded = Loaded::new();
+    loaded.run(100);
+    loaded.inject(Fault::ReceiveStall { queue: 0 });
+    loaded.run(6_000);
+    assert_eq!(loaded.resets(), 1);
+    assert!(loaded.rig.bench.device().counters().missed > 0, "what did not come in is counted");
+    loaded.finish();
+}
+
+/// The frames were sent, but nobody knows: they count as lost, and only they do.
+#[test]
+fn completions_that_never_come_are_noticed() {
+    for count in [1, 5] {
+        let mut loaded = Loaded::new();
+        loaded.run(100);
+        loaded.inject(Fault::LostCompletions { queue: 0, count });
+        loaded.run(6_000);
+        assert_eq!(loaded.resets(), 1);
+        let ring = loaded.rig.bench.device().shape().tx_ring as u64;
+        let lost = loaded.rig.bench.device().counters().lost;
+        assert!((1..ring).contains(&lost), "{lost} frames are in doubt");
+        loaded.back -= lost;
+        loaded.finish();
+    }
+}
+
+#[test]
+fn a_card_that_forgets_everything_is_told_again() {
+    let mut loaded = Loaded::new();
+    for round in 1..=20 {
+        loaded.run(5 * round);
+        loaded.inject(Fault::SpontaneousReset);
+        loaded.run(500);
+        assert_eq!(loaded.resets(), round);
+    }
+    // What the card had in its own memory when it was reset is in no counter of its own.
+    loaded.finish();
+}
+
+#[test]
+fn write_backs_that_make_no_sense_are_counted() {
+    let mut loaded = Loaded::new();
+    for corruption in
+        [Corruption::LengthTooLong, Corruption::LengthZero, Corruption::ErrorBits, Corruption::NoEnd]
+    {
+        loaded.inject(Fault::CorruptWriteBack { queue: 0, count: 3, corruption });
+        loaded.run(100);
+    }
+    let drops = loaded.rig.drops(0);
+    // Three frames without end and the one that ends them are one that is too long.
+    assert_eq!((drops.oversize, drops.truncated, drops.damaged), (3 + 1, 3, 3));
+    loaded.back += 3;
+    assert_eq!(loaded.resets(), 0);
+    loaded.finish();
+}
+
+#[test]
+fn a_link_that_comes_up_at_the_second_reset_is_given_it() {
+    let mut loaded = Loaded::new();
+    loaded.inject(Fault::NeedsSecondReset);
+    loaded.inject(Fault::TransmitHang { queue: 0 });
+    loaded.run(4_000);
+    assert_eq!(loaded.rig.bench.device().link(), Link::Down);
+    loaded.run(2_000);
+    assert_eq!(loaded.resets(), 2);
+    assert_eq!(loaded.rig.bench.device().link(), Link::Up);
+    loaded.finish();
+}
+
+#[test]
+fn a_cable_that_is_pulled_a_thousand_times_costs_nothing_but_time() {
+    let mut loaded = Loaded::new();
+    loaded.pass(200, 0);
+    for _ in 0..1_000 {
+        loaded.inject(Fault::LinkDown);
+        loaded.pass(105, 0);
+        assert_eq!(loaded.rig.bench.device().link(), Link::Down);
+        loaded.inject(Fault::LinkUp);
+        loaded.pass(110, 0);
+        assert_eq!(loaded.rig.bench.device().link(), Link::Up);
+    }
+    assert_eq!(loaded.rig.bench.device().counters().link_changes, 2_001);
+    assert_eq!(loaded.resets(), 0);
+    let interrupts = loaded.rig.bench.card.bar.model.with_card(|card| card.take_interrupts());
+    assert_eq!(interrupts, 0, "a loose plug interrupts nobody");
+    loaded.finish();
+}
+
+#[test]
+fn a_link_that_goes_amid_traffic_loses_nothing_that_is_in_a_ring() {
+    let mut loaded = Loaded::new();
+    for _ in 0..20 {
+        loaded.run(50);
+        loaded.inject(Fault::LinkDown);
+        loaded.run(150);
+        loaded.inject(Fault::LinkUp);
+        loaded.run(150);
+    }
+    assert_eq!((loaded.resets(), loaded.accounted()), (0, 0));
+    loaded.finish();
+}
+
+/// Faults at random moments, with frames everywhere. A card that resets itself has forgotten what it counted, so it is not
+/// one that misses frames as well.
+#[test]
+fn faults_at_any_moment_leave_nothing_uncounted() {
+    for worst in [Fault::SpontaneousReset, Fault::ReceiveStall { queue: 0 }] {
+        let mut loaded = Loaded::new();
+        for _ in 0..40 {
+            loaded.run(fastrand::u64(0..20) * 5);
+            loaded.inject(match fastrand::u8(0..3) {
+                0 => Fault::TransmitHang { queue: 0 },
+                1 => Fault::LinkDown,
+                _ => worst,
+            });
+            loaded.run(fastrand::u64(0..800) * 5);
+            loaded.inject(Fault::LinkUp);
+        }
+        loaded.run(6_000);
+        loaded.finish();
+    }
+}
+
+#[test]
+fn a_card_that_does_not_come_back_is_reported_and_tried_again() {
+    let mut loaded = Loaded::new();
+    loaded.inject(Fault::SpontaneousReset);
+    loaded.rig.bench.card.bar.never_reset();
+    loaded.pass(4_000, 0);
+    assert_eq!(loaded.rig.bench.device().fault(), Some(DeviceFault::NeedsReset));
+    assert_eq!(loaded.rig.bench.device().link(), Link::Down);
+    loaded.rig.bench.card.bar.reset_again();
+    loaded.pass(6_000, 0);
+    lock(&loaded.rig.bench.card.cable).outbound.clear();
+    loaded.finish();
+}
