@@ -2,8 +2,8 @@
 # Installs what this machine lacks to build, run and test Sluice: Debian 12 and 13, Ubuntu 24.04.
 #
 #   scripts/setup.sh            what `cargo run --release -- demo` needs: a linker and QEMU
-#   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools; and, unpacked into the cache,
-#                               a QEMU that takes cards and a Linux guest (scripts/setup-cards.sh)
+#   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools, valgrind; and, unpacked into
+#                               the cache, a QEMU that takes cards and a Linux guest (scripts/setup-cards.sh)
 #   scripts/setup.sh --lint     also cargo-deny, built into ${SLUICE_CACHE:-~/.cache/sluice}
 #
 # Only what is missing is installed, as root or through sudo, and printed first. A machine that has everything is
@@ -37,6 +37,7 @@ iperf3                                    iperf3
 curl                                      curl
 python3                                   python3
 /usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring
+valgrind                                  valgrind
 "
 readonly FOR_LINT="
 git                                       git

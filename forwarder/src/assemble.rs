@@ -75,12 +75,14 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let receivers = inputs.iter().filter(|inputs| !inputs.is_empty()).count();
     let ledgers = stats.iter().map(|stats| Ledger::new(stats.handed.clone())).collect();
     let steerings = steer::connect(config.rx, receivers, ledgers);
+    // What is kept leaves room for one more batch: contention alone makes nobody drop.
+    let when_taken = WhenTaken::Keep { most: MAX_BURST - config.batch };
     let mut outputs: Vec<Vec<TxPath<T>>> = (0..workers).map(|_| Vec::new()).collect();
     let mut local = LocalHost::new(clock);
     let mut telemetry = Vec::new();
     let mut spare = Vec::new();
     for (((port, plan), stack), queues) in (0..).map(PortId).zip(plans).zip(stacks).zip(tx) {
-        let handed_out = hand_out_tx(queues, &plan, &mut outputs);
+        let handed_out = hand_out_tx(queues, &plan, when_taken, &mut outputs);
         if let Some(stack) = stack {
             local.add(port, stack, handed_out.stack, config.program, &mut passing);
         }
@@ -196,7 +198,12 @@ struct HandedOut<T> {
 }
 
 /// Gives each worker, and the stack, its way out of one port.
-fn hand_out_tx<T: TxQueue>(mut queues: Vec<T>, plan: &Plan, outputs: &mut [Vec<TxPath<T>>]) -> HandedOut<T> {
+fn hand_out_tx<T: TxQueue>(
+    mut queues: Vec<T>,
+    plan: &Plan,
+    when_taken: WhenTaken,
+    outputs: &mut [Vec<TxPath<T>>],
+) -> HandedOut<T> {
     let mut spare = queues.split_off(plan.queues());
     let mut locks = Vec::new();
     let mut stack = TxPath::Unavailable;
@@ -206,8 +213,7 @@ fn hand_out_tx<T: TxQueue>(mut queues: Vec<T>, plan: &Plan, outputs: &mut [Vec<T
         }
         Mode::Shared | Mode::Borrowed => {
             locks.extend(queues.iter().map(|_| Arc::<LockStats>::default()));
-            let share =
-                |(queue, lock): (T, &Arc<LockStats>)| SharedTx::new(queue, WhenTaken::Wait, lock.clone());
+            let share = |(queue, lock): (T, &Arc<LockStats>)| SharedTx::new(queue, when_taken, lock.clone());
             let shared: Vec<_> = queues.into_iter().zip(&locks).map(share).collect();
             let way = match plan.mode() {
                 Mode::Borrowed => TxPath::Borrowed,

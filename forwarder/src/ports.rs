@@ -57,7 +57,8 @@ pub(crate) struct Outputs<T>(Vec<Output<T>>);
 
 /// A way out, and the packets that wait for it.
 ///
-/// Packets that the ring has no room for stay here and go first in the next round; what does not fit in one burst is
+/// Packets that the ring has no room for, or that found a shared queue in another's hands, stay here and go first in the next
+/// round; what does not fit in one burst is
 /// dropped, and counted for the port that it came from. So a slow port loses what is beyond its ring and one
 /// burst, and costs the others nothing: receiving never waits for it.
 struct Output<T> {
@@ -135,6 +136,15 @@ impl<T: TxQueue> Outputs<T> {
     #[cfg(test)]
     pub(crate) fn lined_up(&self) -> usize {
         self.0.iter().map(|output| output.packets.len()).sum()
+    }
+
+    /// The queue to `port`, which others use as well.
+    #[cfg(test)]
+    pub(crate) fn shared_queue(&self, port: PortId) -> alloc::sync::Arc<crate::txpath::SharedTx<T>> {
+        match &self.0[port.index()].path {
+            TxPath::Shared(sender) | TxPath::Borrowed(sender) => sender.queue(),
+            TxPath::Dedicated(_) | TxPath::Unavailable => panic!("port {port} has no shared queue"),
+        }
     }
 
     /// Whether every packet has left and every device is done with those it had.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::Bench;
 use crate::flows::MAX_FLOWS;
 use crate::plug::Plug;
 use crate::{Accel, Chipset};
@@ -28,6 +29,9 @@ pub enum Command {
     Demo(DemoOptions),
     /// Write an ISO that boots the image by BIOS and by UEFI.
     Iso(IsoOptions),
+    /// Measure; the tables are also written as JSON.
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// The virtual machine.

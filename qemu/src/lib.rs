@@ -34,6 +34,7 @@
 
 pub mod accel;
 pub mod artefact;
+pub mod bench;
 pub mod capture;
 pub mod cli;
 mod console;

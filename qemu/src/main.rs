@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use qemu::cli::{Cli, Command, IsoOptions};
-use qemu::{Artefact, Iso, artefact, demo, interrupt, run};
+use qemu::{Artefact, Iso, artefact, bench, demo, interrupt, run};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -28,6 +28,7 @@ fn execute(command: &Command) -> Result<()> {
         Command::Run(options) => run::run(&build()?, options),
         Command::Demo(options) => demo::demo(&build()?, options),
         Command::Iso(options) => iso(&build()?, options),
+        Command::Bench(bench) => bench::bench(bench),
     }
 }
 

@@ -58,6 +58,12 @@ impl<T: TxQueue, L: RawMutex> SharedTx<T, L> {
     pub fn sender(self: &Arc<Self>) -> Sender<T, L> {
         Sender { shared: self.clone(), missed: false }
     }
+
+    /// Takes the lock, as another user does.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.lent.lock()
+    }
 }
 
 impl<T: TxQueue, L: RawMutex> Sender<T, L> {
@@ -104,6 +110,12 @@ impl<T: TxQueue, L: RawMutex> Sender<T, L> {
         let completed = lent.queue.reclaim(cache);
         waiting.set(lent.queue.waiting() as u64);
         completed
+    }
+
+    /// The queue.
+    #[cfg(test)]
+    pub(crate) fn queue(&self) -> Arc<SharedTx<T, L>> {
+        self.shared.clone()
     }
 
     /// Packets in the ring.

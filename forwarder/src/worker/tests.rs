@@ -1,3 +1,5 @@
+mod contention;
+
 use std::collections::HashMap;
 use std::string::String;
 use std::sync::atomic::{AtomicUsize, Ordering};

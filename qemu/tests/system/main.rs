@@ -4,6 +4,7 @@
 //! The usual options work: `cargo test -p qemu --test system -- boot --test-threads 1`.
 
 mod accounting;
+mod bench;
 mod boot;
 mod cli;
 mod console;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         verdicts::trials(),
         console::trials(),
         accounting::trials(),
+        bench::trials(),
         refusals::trials(),
         crashes::trials(),
         outside::trials(),

@@ -1,0 +1,198 @@
+//! Instructions of a packet's walk, counted by valgrind's callgrind: exact, and the same on a busy machine.
+//!
+//! A worker runs twice, for different numbers of bursts. What differs between the counts is the bursts'.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::sheet::{Entry, Sheet};
+use super::walk::{CHORES_MS, Way};
+use crate::process;
+
+/// Bursts of the shorter run and of the longer one.
+const BURSTS: [u64; 2] = [200 * CHORES_MS, 400 * CHORES_MS];
+
+/// What one burst costs a worker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BurstCost {
+    /// Instructions.
+    pub instructions: f64,
+    /// Those of them that lock the bus: with a `lock` prefix, or an `xchg` with memory, which has it implied.
+    pub locked: f64,
+}
+
+/// Counts what the command `sluice` executes.
+pub struct Counter<'a> {
+    binary: &'a Path,
+    locking: Locking,
+}
+
+impl<'a> Counter<'a> {
+    /// For the command at `binary`.
+    ///
+    /// # Errors
+    /// When objdump is missing.
+    pub fn new(binary: &'a Path) -> Result<Self> {
+        Ok(Self { binary, locking: Locking::of(binary)? })
+    }
+
+    /// The cost of a burst of `batch` packets to a lone worker with this way out.
+    ///
+    /// # Errors
+    /// When valgrind is missing or fails.
+    pub fn burst(&self, way: Way, batch: usize) -> Result<BurstCost> {
+        let [short, long] = BURSTS.map(|bursts| profile(self.binary, way, batch, bursts));
+        let (short, long) = (short?, long?);
+        let each = |of: &dyn Fn(&Profile) -> u64| {
+            (of(&long) as f64 - of(&short) as f64) / (BURSTS[1] - BURSTS[0]) as f64
+        };
+        Ok(BurstCost {
+            instructions: each(&|profile| profile.iter().map(|(_, count)| count).sum()),
+            locked: each(&|profile| self.locking.executed(profile)),
+        })
+    }
+}
+
+/// The table of `sluice bench sharing`.
+///
+/// # Errors
+/// As [`Counter::burst`].
+pub(super) fn table() -> Result<Sheet> {
+    let binary = std::env::current_exe().context("nobody knows which program this is")?;
+    let counter = Counter::new(&binary)?;
+    let mut sheet = Sheet::new(
+        "One worker, reflect, 64 B: instructions a packet with the null card's own, and locked ones a burst",
+        ["batch", "dedicated", "under a lock", "locked, dedicated", "locked, under a lock"],
+    );
+    for batch in [1, 8, 32, 64] {
+        let dedicated = counter.burst(Way::Dedicated, batch)?;
+        let locked = counter.burst(Way::Locked, batch)?;
+        let packets = batch as f64;
+        sheet.row([
+            Entry::Number(packets, 0),
+            Entry::Number(dedicated.instructions / packets, 1),
+            Entry::Number(locked.instructions / packets, 1),
+            Entry::Number(dedicated.locked, 2),
+            Entry::Number(locked.locked, 2),
+        ]);
+    }
+    Ok(sheet)
+}
+
+/// Addresses of instructions in a binary, each with how often it was executed.
+type Profile = Vec<(u64, u64)>;
+
+/// Runs `sluice bench walk` under callgrind.
+fn profile(binary: &Path, way: Way, batch: usize, bursts: u64) -> Result<Profile> {
+    let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
+    let file = folder.path().join("profile");
+    let way = match way {
+        Way::Dedicated => "dedicated",
+        Way::Locked => "locked",
+        Way::Shared => "shared",
+    };
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(binary)
+        .args(["bench", "walk", "--way", way])
+        .args(["--batch", &batch.to_string(), "--bursts", &bursts.to_string()]);
+    process::run(&mut command, "valgrind")?;
+    let text = fs::read_to_string(&file).context("valgrind left no profile")?;
+    parse(&text, binary)
+}
+
+/// Reads what callgrind wrote: of the functions in `binary`, lines of address, source line and count. The line after
+/// `calls=` tells what the called function cost, which its own lines say again.
+fn parse(text: &str, binary: &Path) -> Result<Profile> {
+    let mut profile = Profile::new();
+    let (mut is_ours, mut is_call) = (false, false);
+    for line in text.lines() {
+        if let Some(object) = line.strip_prefix("ob=") {
+            is_ours = Path::new(object) == binary;
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if let Some(rest) = line.strip_prefix("0x") {
+            let mut fields = rest.split_ascii_whitespace();
+            let address = u64::from_str_radix(fields.next().unwrap_or_default(), 16);
+            let count = fields.nth(1).unwrap_or("0").parse();
+            let counted = (address.context("an address")?, count.context("a count")?);
+            profile.extend((is_ours && !std::mem::take(&mut is_call)).then_some(counted));
+            is_call = false;
+        }
+    }
+    Ok(profile)
+}
+
+/// Where the instructions of a binary are that lock the bus.
+struct Locking(HashSet<u64>);
+
+impl Locking {
+    fn of(binary: &Path) -> Result<Locking> {
+        let output = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(binary).output();
+        let output = output.with_context(|| {
+            format!("objdump is missing (Debian package binutils); {} installs it", process::SETUP)
+        })?;
+        Ok(Locking::parse(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// Reads a disassembly: lines of address, a colon, the instruction.
+    fn parse(disassembly: &str) -> Locking {
+        let locks = |line: &str| {
+            let (address, instruction) = line.split_once(':')?;
+            let instruction = instruction.trim_start();
+            let is_exchange = instruction.starts_with("xchg") && instruction.contains('(');
+            let locks = instruction.starts_with("lock ") || is_exchange;
+            locks.then(|| u64::from_str_radix(address.trim(), 16).ok()).flatten()
+        };
+        Locking(disassembly.lines().filter_map(locks).collect())
+    }
+
+    fn executed(&self, profile: &Profile) -> u64 {
+        profile.iter().filter(|(address, _)| self.0.contains(address)).map(|(_, count)| count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILE: &str = "\
+events: Ir
+
+ob=/x/sluice
+fl=a.rs
+fn=walk
+0x1000 10 7
+0x1004 11 7
+cob=/lib/libc.so
+cfn=memcpy
+calls=7 0x9000 0
+0x1008 11 700
+0x1008 12 7
+
+ob=/lib/libc.so
+fn=memcpy
+0x1004 0 700
+";
+    const DISASSEMBLY: &str = "\
+0000000000001000 <walk>:
+    1000:\tmov    %rax,(%rdi)
+    1004:\tlock cmpxchg %cl,(%rdi)
+    1008:\txchg   %ax,(%rdi)
+    100c:\txchg   %ax,%ax
+";
+
+    #[test]
+    fn instructions_are_counted_where_they_are_executed() {
+        let profile = parse(PROFILE, Path::new("/x/sluice")).unwrap();
+        assert_eq!(profile, [(0x1000, 7), (0x1004, 7), (0x1008, 7)]);
+        assert_eq!(Locking::parse(DISASSEMBLY).0, HashSet::from([0x1004, 0x1008]));
+        assert_eq!(Locking::parse(DISASSEMBLY).executed(&profile), 14);
+    }
+}

@@ -1,0 +1,57 @@
+//! `sluice bench …`: how fast it is, and what each part of it costs.
+
+mod card;
+mod cpu;
+mod guest;
+pub mod instructions;
+mod locks;
+mod measure;
+mod sharing;
+mod sheet;
+mod walk;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use self::walk::Setup;
+pub use self::walk::Way;
+
+/// What there is to measure.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Kinds of locks around a shared TX queue, on two threads and on more threads than cores.
+    Locks,
+    /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
+    Sharing,
+    /// One worker for so many bursts: what counters of instructions run.
+    #[command(hide = true)]
+    Walk(WalkOptions),
+}
+
+/// Options of `sluice bench walk`.
+#[derive(Debug, Args)]
+pub struct WalkOptions {
+    /// The worker's way out.
+    #[arg(long, value_enum)]
+    pub way: Way,
+    /// Packets in a burst.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub batch: u16,
+    /// Bursts.
+    #[arg(long)]
+    pub bursts: u64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// When the machine can't run what is to be measured.
+pub fn bench(what: &Bench) -> Result<()> {
+    match what {
+        Bench::Locks => sheet::publish("locks", &locks::compare()?),
+        Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
+        Bench::Walk(WalkOptions { way, batch, bursts }) => {
+            walk::walk(Setup { workers: 1, way: *way, batch: usize::from(*batch) }, *bursts)
+        }
+    }
+}
