@@ -22,6 +22,8 @@ pub enum Rule {
     TailBeforeEnable,
     /// A tail outside its ring (8.2.3.8.6).
     TailOutsideRing,
+    /// A ring was enabled with its head outside of it (8.2.3.8.4).
+    HeadOutsideRing,
     /// PTHRESH and WTHRESH together exceed the 40 descriptors that the card caches (7.2.3.4).
     ThresholdsTooHigh,
     /// A ring or a buffer is outside of the memory that was handed over.

@@ -322,6 +322,23 @@ mod strict {
     }
 
     #[test]
+    fn a_head_outside_its_ring_moves_nothing() {
+        let mut bench = Bench::new(CardOptions::default());
+        bench.start(1);
+        for (control, head) in [(Register::RXDCTL, Register::RDH), (Register::TXDCTL, Register::TDH)] {
+            bench.write(control, 0, 0);
+            bench.write(head, 0, 5000);
+            bench.write(control, 0, DCTL_ENABLE);
+        }
+        bench.cable.to_card.push_back(frame(60));
+        send(&mut bench, 0);
+        bench.run();
+        assert!(bench.cable.from_card.is_empty());
+        assert_eq!(bench.read(Register::QPRC, 0), 0);
+        assert_eq!(rules(&bench), [Rule::HeadOutsideRing; 2]);
+    }
+
+    #[test]
     fn an_enabled_ring_is_not_changed() {
         let mut bench = running();
         bench.write(Register::RDBAL, 0, 0x1000);

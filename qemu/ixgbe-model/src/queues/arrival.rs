@@ -96,10 +96,8 @@ impl PacketBuffer {
             self.spare.push(frame);
             return;
         }
-        let mut pools = match filter::passes(core, &frame, &headers) {
-            true => pools::of(core, &frame, &headers),
-            false => 0,
-        };
+        let passes = filter::passes(core, &frame, &headers);
+        let mut pools = if passes { pools::of(core, &frame, &headers) } else { 0 };
         if pools != 0 {
             stats::passed(core, &frame);
         }

@@ -48,9 +48,15 @@ impl Ring {
         }
     }
 
-    /// Descriptors that belong to the card: from the head up to, and without, the tail.
+    /// Descriptors that belong to the card: from the head up to, and without, the tail. None where either is outside.
     fn available(&self) -> u32 {
-        if self.size == 0 { 0 } else { (self.tail + self.size - self.head) % self.size }
+        if self.head >= self.size || self.tail >= self.size {
+            0
+        } else if self.tail >= self.head {
+            self.tail - self.head
+        } else {
+            self.tail + self.size - self.head
+        }
     }
 
     fn address(&self, index: u32) -> u64 {
@@ -88,6 +94,8 @@ fn check_ring_write(core: &mut Core, layout: &Layout, register: Register, queue:
         let ring = Ring::of(core, layout, queue);
         if enables && (ring.base == 0 || ring.size == 0 || !ring.size.is_multiple_of(8)) {
             core.report(Rule::EnabledUnprogrammed, register, queue, ring.base);
+        } else if enables && ring.head >= ring.size {
+            core.report(Rule::HeadOutsideRing, layout.head, queue, u64::from(ring.head));
         }
     } else if enabled && core.values.at(register, queue) != value {
         core.report(Rule::ChangedWhileEnabled, register, queue, u64::from(value));

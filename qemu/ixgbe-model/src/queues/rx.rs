@@ -80,7 +80,7 @@ impl Receive {
         let mut moved = 0;
         while moved < BURST {
             let arrived = self.buffer.arrive(core, interrupts, wire);
-            let delivered = may_receive(core) && self.empty(core, interrupts, memory);
+            let delivered = may_receive(core) && self.deliver_front(core, interrupts, memory);
             if !arrived && !delivered {
                 break;
             }
@@ -89,8 +89,8 @@ impl Receive {
         moved
     }
 
-    /// Takes the frame in front out of the packet buffer; false when there is none, or it has to wait.
-    fn empty(&mut self, core: &mut Core, interrupts: &mut Interrupts, memory: &dyn Memory) -> bool {
+    /// Puts the frame in front of the packet buffer into its ring; false when there is none, or it has to wait.
+    fn deliver_front(&mut self, core: &mut Core, interrupts: &mut Interrupts, memory: &dyn Memory) -> bool {
         let Some(waiting) = self.buffer.front() else { return false };
         let queue = waiting.queue;
         let stuck = (self.broken | core.faults.stalled) >> queue & 1 == 1;
