@@ -164,3 +164,6 @@ impl Drop for PoolCache {
         self.pool.depot.lock().free.extend(self.free.drain(..));
     }
 }
+
+#[cfg(all(test, loom))]
+mod models;

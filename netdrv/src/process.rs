@@ -3,6 +3,9 @@
 
 #![allow(unsafe_code)] // Implements the platform contract over the process's own allocator.
 
+#[cfg(loom)]
+mod reused;
+
 use alloc::alloc::{alloc_zeroed, dealloc};
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -10,8 +13,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::hal::{Hal, PAGE_SIZE};
 
-/// DMA memory from the global allocator; registers that are plain memory, where whoever plays the device has put them; a clock that moves by a microsecond whenever it is read, so that
-/// bounded waits end after a known number of looks.
+#[cfg(loom)]
+pub use self::reused::ReusedMemory;
+
+/// DMA memory from the global allocator; registers that are plain memory, where whoever plays the device has put them; a
+/// clock that moves by a microsecond whenever it is read, so that bounded waits end after a known number of looks.
 pub struct ProcessHal;
 
 static CLOCK_NS: AtomicU64 = AtomicU64::new(0);

@@ -149,5 +149,7 @@ impl<T: TxQueue> Lent<T> {
     }
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

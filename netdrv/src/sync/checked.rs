@@ -1,65 +1,59 @@
 //! Atomics, fences and the lock, as the model checker sees them.
 
-extern crate std;
-
-use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 pub use loom::hint::spin_loop;
 pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// The lock, with the interface of `lock_api`'s and the order that every kind of lock has: what takes it acquires, what
-/// gives it back releases. The checker's own mutex orders more than that (its operations are sequentially consistent),
-/// and would hide what is missing. In which order those who wait are served, where kinds differ, is for the checker to vary.
+/// The lock, with the interface of `lock_api`'s. In which order those who wait are served, where kinds differ, is for the
+/// checker to vary; nobody spins, which would be endless to check. The checker's lock orders more than it must: taking it
+/// and giving it back are sequentially consistent, as fences are. A model that is to miss a fence must not lock near it.
 pub struct Mutex<L, T> {
     kind: PhantomData<fn() -> L>,
-    locked: AtomicBool,
-    /// Never waited for: who has `locked` is alone.
-    data: std::sync::Mutex<T>,
+    lock: loom::sync::Mutex<T>,
+    /// Makes the checker try a [`try_lock`](Self::try_lock) at every moment that matters: for its own lock, it takes into
+    /// account when one is taken, but not when it is given back.
+    is_taken: AtomicBool,
 }
 
 /// The right to the data, until it is dropped.
 pub struct MutexGuard<'a, T> {
-    locked: &'a AtomicBool,
-    data: Option<std::sync::MutexGuard<'a, T>>,
+    is_taken: &'a AtomicBool,
+    data: loom::sync::MutexGuard<'a, T>,
 }
 
 impl<L, T> Mutex<L, T> {
     /// A lock that nobody has.
     pub fn new(data: T) -> Mutex<L, T> {
-        Mutex { kind: PhantomData, locked: AtomicBool::new(false), data: std::sync::Mutex::new(data) }
+        Mutex { kind: PhantomData, lock: loom::sync::Mutex::new(data), is_taken: AtomicBool::new(false) }
     }
 
     /// Waits for the lock.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        loop {
-            if let Some(guard) = self.try_lock() {
-                return guard;
-            }
-            spin_loop();
-        }
+        self.hold(self.lock.lock().expect("the checker's locks are never poisoned"))
     }
 
     /// Takes the lock, or nothing where somebody has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let free = !self.locked.swap(true, Ordering::Acquire);
-        free.then(|| MutexGuard {
-            locked: &self.locked,
-            data: Some(self.data.try_lock().expect("who has the flag is alone")),
-        })
+        let data = if self.is_locked() { None } else { self.lock.try_lock().ok() };
+        data.map(|data| self.hold(data))
     }
 
     /// Whether somebody has the lock.
     pub fn is_locked(&self) -> bool {
-        self.locked.load(Ordering::Relaxed)
+        self.is_taken.load(Ordering::Relaxed)
+    }
+
+    fn hold<'a>(&'a self, data: loom::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.is_taken.store(true, Ordering::Relaxed);
+        MutexGuard { is_taken: &self.is_taken, data }
     }
 }
 
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        self.data = None;
-        self.locked.store(false, Ordering::Release);
+        self.is_taken.store(false, Ordering::Relaxed);
     }
 }
 
@@ -67,18 +61,12 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.data.as_ref().expect("held until the guard is dropped")
+        &self.data
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.data.as_mut().expect("held until the guard is dropped")
-    }
-}
-
-impl<L, T> fmt::Debug for Mutex<L, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutex")
+        &mut self.data
     }
 }
