@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, loom))]
 extern crate std;
 
 mod assemble;
@@ -18,6 +18,7 @@ mod meter;
 pub mod metrics;
 mod ports;
 pub mod programs;
+mod ring;
 pub mod stack;
 pub mod stats;
 pub mod steer;

@@ -14,12 +14,11 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use netdrv::packet::{Burst, MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
-use rtrb::chunks::ChunkError;
-use rtrb::{Consumer, Producer, RingBuffer};
 
 use self::hash::flow_hash;
 pub(crate) use self::shape::Shape;
 use crate::ports::total_len;
+use crate::ring::{ChunkError, Consumer, Producer, RingBuffer};
 use crate::stats::{Counter, Ledger};
 use crate::verdict::{DropReason, PortId};
 use crate::wire::flow::Flow;
@@ -223,5 +222,7 @@ impl Outbox {
     }
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

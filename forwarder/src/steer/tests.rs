@@ -8,7 +8,7 @@ use super::*;
 use crate::stats::{self, Counts, WorkerStats};
 use crate::testing::{fill, pool};
 
-const PORT: PortId = PortId(0);
+pub(super) const PORT: PortId = PortId(0);
 
 /// The workers' parts in steering, without workers.
 struct Bench {
@@ -75,7 +75,7 @@ impl Bench {
 }
 
 /// A frame of a flow, told by the stations, with its number in the flow.
-fn frame(flow: u16, number: u16) -> Vec<u8> {
+pub(super) fn frame(flow: u16, number: u16) -> Vec<u8> {
     let mut frame = std::vec![0; 60];
     frame[0..2].copy_from_slice(&flow.to_be_bytes());
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -83,7 +83,7 @@ fn frame(flow: u16, number: u16) -> Vec<u8> {
     frame
 }
 
-fn tag(frame: &[u8]) -> (u16, u16) {
+pub(super) fn tag(frame: &[u8]) -> (u16, u16) {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     (word(0), word(14))
 }
