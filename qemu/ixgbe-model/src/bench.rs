@@ -132,7 +132,8 @@ impl Bench {
         }
     }
 
-    fn start_rx(&mut self, queue: usize) {
+    /// A receive ring full of buffers.
+    pub(crate) fn start_rx(&mut self, queue: usize) {
         self.write(Register::RDBAL, queue, rx_ring(queue) as u32);
         self.write(Register::RDLEN, queue, RING * 16);
         self.write(Register::SRRCTL, queue, 1 << 25 | 2);

@@ -63,6 +63,9 @@ impl Card {
 
     /// Reads the register at a byte offset in BAR0, with all that a read sets off.
     pub fn read(&mut self, offset: u32) -> u32 {
+        if self.core.faults.unplugged {
+            return u32::MAX;
+        }
         let Some((register, index)) = Register::at(offset) else {
             self.core.strict.unknown_read(offset);
             return 0;
@@ -86,6 +89,9 @@ impl Card {
 
     /// Writes the register at a byte offset in BAR0, with all that a write sets off.
     pub fn write(&mut self, offset: u32, value: u32) {
+        if self.core.faults.unplugged {
+            return;
+        }
         let Some((register, index)) = Register::at(offset) else {
             self.core.strict.unknown_write(offset, value);
             return;
@@ -190,6 +196,9 @@ impl Card {
     /// Runs the engines: fetches descriptors, sends, receives, writes back. The number of frames that moved; when it
     /// is zero there was nothing to do.
     pub fn run(&mut self, memory: &dyn Memory, wire: &mut dyn Wire) -> usize {
+        if self.core.faults.unplugged {
+            return 0;
+        }
         let sent = self.transmit.run(&mut self.core, &mut self.interrupts, &mut self.receive, memory, wire);
         sent + self.receive.run(&mut self.core, &mut self.interrupts, memory, wire)
     }
@@ -197,6 +206,9 @@ impl Card {
     /// The MSI-X messages to be sent since the last call: bit n is entry n of the table. Without MSI-X, bit 0 is the
     /// one message or the interrupt line.
     pub fn take_interrupts(&mut self) -> u64 {
+        if self.core.faults.unplugged {
+            return 0;
+        }
         self.interrupts.take(&mut self.core)
     }
 
@@ -231,7 +243,7 @@ impl Card {
 
 /// The card stops making requests as soon as it is told to (5.2.5.3.2).
 fn status(core: &Core) -> u32 {
-    let stopped = core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE);
+    let stopped = core.values.has(Register::CTRL, CTRL_PCIE_MASTER_DISABLE) && core.faults.busy_master == 0;
     core.values.get(Register::STATUS) & if stopped { !STATUS_MASTER_ENABLED } else { !0 }
 }
 

@@ -176,6 +176,8 @@ pub(crate) struct Received {
     pub(crate) len: u16,
     /// The frame ends here.
     pub(crate) end: bool,
+    /// The flow director knew the flow.
+    pub(crate) flow_matched: bool,
     /// The frame has or had a VLAN tag.
     pub(crate) tagged: bool,
     /// The tag that was stripped.
@@ -210,12 +212,17 @@ impl Received {
     /// The advanced form (7.1.6.2).
     pub(crate) fn advanced(&self) -> Raw {
         let bit = |set: bool, bit: u32| u64::from(set) << bit;
+        let flow_matched = bit(self.flow_matched, 2);
         let errors = bit(self.error, 29)
             | bit(self.l4_checksum == Some(false), 30)
             | bit(self.ip_checksum == Some(false), 31);
         Raw {
             low: u64::from(self.hash) << 32 | u64::from(self.packet_type) << 4 | u64::from(self.hash_type),
-            high: u64::from(self.vlan) << 48 | u64::from(self.len) << 32 | errors | self.status(),
+            high: u64::from(self.vlan) << 48
+                | u64::from(self.len) << 32
+                | errors
+                | flow_matched
+                | self.status(),
         }
     }
 

@@ -35,6 +35,11 @@ pub enum Fault {
     },
     /// The card resets itself, as on an internal error: every register is lost, and nobody is told.
     SpontaneousReset,
+    /// STATUS says that the card still makes requests after it was told to stop, until it has been reset twice (erratum
+    /// on master disable).
+    MasterStaysEnabled,
+    /// The card is pulled out of its slot: reads are all ones, and nothing else happens any more.
+    Unplugged,
     /// After the next reset the link stays down; the one after that cures it.
     NeedsSecondReset,
 }
@@ -62,6 +67,10 @@ pub(crate) struct Faults {
     lost_completions: Vec<(u16, u32)>,
     corrupt: Vec<(u16, u32, Corruption)>,
     pub(crate) link: LinkFault,
+    /// Resets until STATUS tells the truth about the master again.
+    pub(crate) busy_master: u32,
+    /// The card is gone.
+    pub(crate) unplugged: bool,
 }
 
 /// What keeps the link down.
@@ -87,6 +96,8 @@ impl Faults {
                 self.corrupt.push((queue, count, corruption));
             }
             Fault::NeedsSecondReset => self.link = LinkFault::AtReset,
+            Fault::MasterStaysEnabled => self.busy_master = 2,
+            Fault::Unplugged => self.unplugged = true,
             Fault::LinkDown | Fault::LinkUp | Fault::SpontaneousReset => {}
         }
     }
@@ -94,6 +105,7 @@ impl Faults {
     /// A reset cures the queues, and the link if it is not the one that goes wrong.
     pub(crate) fn reset(&mut self) {
         (self.hung, self.stalled) = (0, 0);
+        self.busy_master = self.busy_master.saturating_sub(1);
         self.link = match self.link {
             LinkFault::AtReset => LinkFault::UntilReset,
             LinkFault::None | LinkFault::UntilReset => LinkFault::None,

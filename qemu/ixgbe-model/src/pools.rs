@@ -46,6 +46,18 @@ pub(crate) fn may_transmit(core: &Core, queue: usize) -> bool {
     }
 }
 
+/// The other pools that a frame of this queue is for: they get it without a cable (7.10.3.3).
+pub(crate) fn local(core: &Core, queue: usize, frame: &[u8], headers: &Headers) -> u64 {
+    const SWITCHING: u32 = 1;
+    let Some(per_pool) = queues_per_pool(core) else { return 0 };
+    let (source, virtualised) = (queue / per_pool, core.values.has(Register::VT_CTL, VT_CTL_VT_ENA));
+    if !virtualised || !core.values.has(Register::PFDTXGSWC, SWITCHING) {
+        return 0;
+    }
+    let pools = by_address(core, frame) & by_vlan(core, headers) & core.values.wide_pair(Register::VFRE);
+    pools & !(1 << source)
+}
+
 fn by_address(core: &Core, frame: &[u8]) -> u64 {
     let exact =
         filter::exact_matches(core, frame).fold(0, |pools, entry| pools | pair(core, Register::MPSAR, entry));

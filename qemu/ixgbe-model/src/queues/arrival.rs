@@ -83,6 +83,15 @@ impl PacketBuffer {
         self.admit(core, copy);
     }
 
+    /// A frame of one pool goes to others.
+    pub(super) fn switch(&mut self, core: &mut Core, frame: &[u8], headers: Headers, pools: u64) {
+        for pool in (0..u64::BITS as usize).filter(|pool| pools >> pool & 1 == 1) {
+            let mut copy = self.spare();
+            copy.extend_from_slice(frame);
+            self.store(core, copy, headers, pool);
+        }
+    }
+
     /// Counts and filters a frame, and finds its queues.
     fn admit(&mut self, core: &mut Core, frame: Vec<u8>) {
         let headers = Headers::parse(&frame, core.values.get(Register::VLNCTRL) as u16);

@@ -1,6 +1,7 @@
 //! From the packet buffer into rings: put the frame in the host's memory, write descriptors back (datasheet 7.1).
 
 use super::arrival::{PacketBuffer, Waiting};
+use super::steer::Route;
 use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload};
 use crate::core::Core;
 use crate::descriptor::Received;
@@ -10,7 +11,6 @@ use crate::headers::{Headers, SCTP, TAG_LEN, TCP, UDP, Version};
 use crate::host::{Memory, Unmapped, Wire};
 use crate::interrupt::Interrupts;
 use crate::registers::*;
-use crate::rss::Hash;
 use crate::stats;
 use crate::strict::Rule;
 
@@ -44,6 +44,7 @@ impl Receive {
         match register {
             Register::RXDCTL => {
                 if value & DCTL_ENABLE != 0 {
+                    check_buffers(core, queue);
                     self.broken &= !(1 << queue);
                 }
                 core.values.set_at(register, queue, value);
@@ -67,6 +68,11 @@ impl Receive {
     /// What is sent in loop-back mode arrives.
     pub(crate) fn loop_back(&mut self, core: &mut Core, frame: &[u8]) {
         self.buffer.loop_back(core, frame);
+    }
+
+    /// What one pool sends to others arrives there.
+    pub(crate) fn switch(&mut self, core: &mut Core, frame: &[u8], headers: Headers, pools: u64) {
+        self.buffer.switch(core, frame, headers, pools);
     }
 
     /// Moves frames from the wire into rings, or as far as they come; the number that moved.
@@ -119,7 +125,7 @@ fn deliver(
     waiting: &Waiting,
 ) -> Result<(), Unmapped> {
     let Waiting { frame, headers, queue, route } = waiting;
-    let len = put(core, memory, *queue, frame, headers, route.hash)?;
+    let len = put(core, memory, *queue, frame, headers, route)?;
     stats::delivered(core, *queue, len, Cast::of(frame));
     interrupts.received(core, *queue);
     Ok(())
@@ -133,6 +139,19 @@ fn check_write(core: &mut Core, register: Register, queue: usize, value: u32) {
         Register::SRRCTL if differs & !SRRCTL_DROP_EN == 0 => {}
         Register::RXCTRL => {}
         _ => check_ring_write(core, &LAYOUT, register, queue, value),
+    }
+}
+
+/// What a ring's buffers have to be when it is enabled (8.2.3.8.7).
+fn check_buffers(core: &mut Core, queue: usize) {
+    const ADVANCED_ONE_BUFFER: u32 = 1;
+    let srrctl = core.values.at(Register::SRRCTL, queue);
+    if !(1..=16).contains(&(srrctl & 0x1f)) {
+        core.report(Rule::EnabledUnprogrammed, Register::SRRCTL, queue, u64::from(srrctl));
+    }
+    if srrctl >> 25 & 7 > ADVANCED_ONE_BUFFER {
+        // Split headers.
+        core.report(Rule::NotModelled, Register::SRRCTL, queue, u64::from(srrctl));
     }
 }
 
@@ -184,9 +203,9 @@ fn put(
     queue: usize,
     frame: &[u8],
     headers: &Headers,
-    hash: Hash,
+    route: &Route,
 ) -> Result<usize, Unmapped> {
-    let mut template = describe(frame, headers, hash);
+    let mut template = describe(frame, headers, route);
     let mut stripped = Vec::new();
     let mut data = frame;
     if template.tagged && core.values.at(Register::RXDCTL, queue) & RXDCTL_VME != 0 {
@@ -223,11 +242,12 @@ fn put(
 }
 
 /// What every descriptor of the frame says.
-fn describe(frame: &[u8], headers: &Headers, hash: Hash) -> Received {
+fn describe(frame: &[u8], headers: &Headers, route: &Route) -> Received {
     let mut received = Received {
         tagged: headers.vlan.is_some(),
-        hash_type: hash.kind as u8,
-        hash: hash.value,
+        hash_type: route.hash.kind as u8,
+        hash: route.hash.value,
+        flow_matched: route.flow_matched,
         ..Received::default()
     };
     let Some(ip) = headers.ip else { return received };

@@ -13,6 +13,8 @@ pub(crate) struct Route {
     pub(crate) queue: Option<usize>,
     /// The hash that its descriptors tell.
     pub(crate) hash: Hash,
+    /// The flow director knew the flow.
+    pub(crate) flow_matched: bool,
 }
 
 /// MRQC.MRQE: how queues are made out (8.2.3.7.12).
@@ -67,14 +69,15 @@ pub(crate) fn route(
         .or_else(|| by_syn(core, frame, headers))
         .or_else(|| by_five_tuple(core, frame, headers));
     if let Some(queue) = filtered {
-        return Route { queue: Some(queue), hash };
+        return Route { queue: Some(queue), hash, flow_matched: false };
     }
-    let queue = match flow_director.verdict(core, frame, headers) {
+    let verdict = flow_director.verdict(core, frame, headers);
+    let queue = match verdict {
         Some(Verdict::Drop) => None,
         Some(Verdict::Queue(queue)) => Some(queue),
         None => Some(spread(core, mode, hash, headers, pool)),
     };
-    Route { queue, hash }
+    Route { queue, hash, flow_matched: verdict.is_some() }
 }
 
 fn spread(core: &Core, mode: Mode, hash: Hash, headers: &Headers, pool: usize) -> usize {

@@ -4,7 +4,8 @@ use super::offload::{self, Checksums};
 use super::{Layout, QUEUES, Ring, check_ring_write, check_withdrawn, is_enabled};
 use crate::core::Core;
 use crate::descriptor::{self, Context, Data, Form, Raw, Transmit as Descriptor};
-use crate::headers::VLAN_ETHERTYPE;
+use crate::filter::Cast;
+use crate::headers::{Headers, VLAN_ETHERTYPE};
 use crate::host::{Memory, Unmapped, Wire};
 use crate::interrupt::Interrupts;
 use crate::options::MAX_FRAME;
@@ -108,6 +109,9 @@ impl Transmit {
             if !core.values.has(Register::DMATXCTL, DMATXCTL_TE) {
                 core.report(Rule::EnabledBeforeTransmitter, Register::TXDCTL, queue, u64::from(value));
             }
+            if queue >= usable(core) {
+                core.report(Rule::QueueOutsideMode, Register::TXDCTL, queue, u64::from(value));
+            }
             self.queues[queue] = Queue::default();
             self.broken &= !(1 << queue);
         }
@@ -146,7 +150,8 @@ impl Transmit {
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
-            if !is_enabled(work.core, &LAYOUT, queue) || !pools::may_transmit(work.core, queue) {
+            let may = queue < usable(work.core) && pools::may_transmit(work.core, queue);
+            if !may || !is_enabled(work.core, &LAYOUT, queue) {
                 continue;
             }
             match work.ring(&mut self.queues[queue], queue) {
@@ -164,6 +169,12 @@ impl Transmit {
         }
         work.sent
     }
+}
+
+/// Transmit queues in the mode that MTQC sets (8.2.3.9.15): 64 without classes and pools.
+fn usable(core: &Core) -> usize {
+    const CLASSES_OR_POOLS: u32 = 0x3;
+    if core.values.has(Register::MTQC, CLASSES_OR_POOLS) { QUEUES } else { 64 }
 }
 
 /// Whether descriptors are fetched at all. Without a link the card stops: what is queued stays queued.
@@ -336,12 +347,18 @@ impl Work<'_> {
             frame.resize(MIN_FRAME, 0);
         }
         stats::sent(self.core, queue, frame);
+        self.sent += 1;
         if self.core.values.has(Register::HLREG0, HLREG0_LPBK) {
             self.receive.loop_back(self.core, frame);
-        } else {
+            return;
+        }
+        let headers = Headers::parse(frame, VLAN_ETHERTYPE);
+        let pools = pools::local(self.core, queue, frame, &headers);
+        self.receive.switch(self.core, frame, headers, pools);
+        // A frame for one pool of this card has arrived; others go out as well.
+        if pools == 0 || Cast::of(frame) != Cast::Unicast {
             self.wire.transmit(queue as u16, frame);
         }
-        self.sent += 1;
     }
 
     /// Reports that all descriptors up to this one are done: in the descriptor, or by the head in memory (7.2.3.5).

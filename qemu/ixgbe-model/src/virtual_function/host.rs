@@ -72,6 +72,8 @@ impl HostDriver {
         set(card, Register::RTTDCS, 0, RTTDCS_ARBDIS);
         set(card, Register::MTQC, 0, 0x2 | 0x4);
         set(card, Register::RTTDCS, 0, 0);
+        // Functions reach each other.
+        set(card, Register::PFDTXGSWC, 0, 1);
         set(card, Register::FCTRL, 0, FCTRL_BAM | FCTRL_MPE);
         set(card, Register::MCSTCTRL, 0, MCSTCTRL_MFE);
         set(card, Register::SECRXCTRL, 0, SEC_PATH_DIS);

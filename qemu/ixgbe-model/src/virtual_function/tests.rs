@@ -206,3 +206,28 @@ fn what_a_function_does_not_have_is_noted() {
     let unknown: Vec<u32> = guest.bench.card.unknown().keys().copied().collect();
     assert_eq!(unknown, [VIRTUAL_FUNCTION_BASE | 0x0500, VIRTUAL_FUNCTION_BASE | 0x1080]);
 }
+
+#[test]
+fn functions_reach_each_other_without_a_cable() {
+    let mut guest = Guest::new();
+    guest.start();
+    let (own, other) = (2 * OURS, 0);
+    // The neighbour is set up by the host's hand.
+    guest.host.serve(&mut guest.bench.card);
+    guest.bench.write(Register::VFRE, 0, 0b11);
+    guest.bench.write(Register::RAL, 1, u32::from_le_bytes([2, 0, 0, 0]));
+    guest.bench.write(Register::RAH, 1, RAH_AV | 0x0001);
+    guest.bench.write(Register::MPSAR, 2, 1);
+    guest.bench.write(Register::VMOLR, 0, 1 << 24 | 1 << 27);
+    guest.bench.start_rx(other);
+    for (index, destination) in [ADDRESSES[0], [0xff; 6], ADDRESSES[OURS]].into_iter().enumerate() {
+        guest.bench.put_tx(own, index as u32, &to(destination), WHOLE | REPORT | payload(60));
+    }
+    guest.write(0x2018, 3);
+    while guest.bench.run() > 0 {}
+    assert_eq!(guest.bench.bytes(rx_buffer(other, 0), 60), to(ADDRESSES[0]));
+    assert_eq!(guest.bench.bytes(rx_buffer(other, 1), 60), to([0xff; 6]));
+    let sent: Vec<_> = guest.bench.cable.from_card.iter().map(|(_, frame)| frame.clone()).collect();
+    assert_eq!(sent, [to([0xff; 6]), to(ADDRESSES[OURS])], "the cable has what is not for a neighbour alone");
+    assert_eq!(guest.read(0x1010), 0, "and nothing comes back");
+}
