@@ -21,14 +21,19 @@ const BURSTS: [u64; 2] = [200 * CHORES_MS, 400 * CHORES_MS];
 pub struct BurstCost {
     /// Instructions.
     pub instructions: f64,
-    /// Those of them that lock the bus: with a `lock` prefix, or an `xchg` with memory, which has it implied.
-    pub locked: f64,
+    /// Those of them that change a word of memory atomically: with a `lock` prefix, or an `xchg` with memory, which has
+    /// it implied. Every lock is taken by one.
+    pub atomic: f64,
+    /// Full memory fences: `mfence`, or the `lock or` of nothing to the thread's own stack that compilers prefer. A
+    /// virtio driver needs one wherever it publishes buffers and then looks whether the device wants to be told (virtio 1.2,
+    /// 2.7.10.1).
+    pub fences: f64,
 }
 
 /// Counts what the command `sluice` executes.
 pub struct Counter<'a> {
     binary: &'a Path,
-    locking: Locking,
+    marked: Marked,
 }
 
 impl<'a> Counter<'a> {
@@ -37,7 +42,7 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// When objdump is missing.
     pub fn new(binary: &'a Path) -> Result<Self> {
-        Ok(Self { binary, locking: Locking::of(binary)? })
+        Ok(Self { binary, marked: Marked::of(binary)? })
     }
 
     /// The cost of a burst of `batch` packets to a lone worker with this way out.
@@ -52,7 +57,8 @@ impl<'a> Counter<'a> {
         };
         Ok(BurstCost {
             instructions: each(&|profile| profile.iter().map(|(_, count)| count).sum()),
-            locked: each(&|profile| self.locking.executed(profile)),
+            atomic: each(&|profile| executed(&self.marked.atomic, profile)),
+            fences: each(&|profile| executed(&self.marked.fences, profile)),
         })
     }
 }
@@ -65,8 +71,8 @@ pub(super) fn table() -> Result<Sheet> {
     let binary = std::env::current_exe().context("nobody knows which program this is")?;
     let counter = Counter::new(&binary)?;
     let mut sheet = Sheet::new(
-        "One worker, reflect, 64 B: instructions a packet with the null card's own, and locked ones a burst",
-        ["batch", "dedicated", "under a lock", "locked, dedicated", "locked, under a lock"],
+        "One worker, reflect, 64 B: instructions a packet with the null card's own; atomic ones and fences a burst",
+        ["batch", "dedicated", "under a lock", "atomic, dedicated", "atomic, under a lock", "fences, either"],
     );
     for batch in [1, 8, 32, 64] {
         let dedicated = counter.burst(Way::Dedicated, batch)?;
@@ -76,8 +82,9 @@ pub(super) fn table() -> Result<Sheet> {
             Entry::Number(packets, 0),
             Entry::Number(dedicated.instructions / packets, 1),
             Entry::Number(locked.instructions / packets, 1),
-            Entry::Number(dedicated.locked, 2),
-            Entry::Number(locked.locked, 2),
+            Entry::Number(dedicated.atomic, 2),
+            Entry::Number(locked.atomic, 2),
+            Entry::Number(locked.fences, 2),
         ]);
     }
     Ok(sheet)
@@ -129,33 +136,45 @@ fn parse(text: &str, binary: &Path) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Where the instructions of a binary are that lock the bus.
-struct Locking(HashSet<u64>);
+/// Where the atomic instructions of a binary are, and its fences.
+#[derive(Default)]
+struct Marked {
+    atomic: HashSet<u64>,
+    fences: HashSet<u64>,
+}
 
-impl Locking {
-    fn of(binary: &Path) -> Result<Locking> {
+impl Marked {
+    fn of(binary: &Path) -> Result<Marked> {
         let output = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(binary).output();
         let output = output.with_context(|| {
             format!("objdump is missing (Debian package binutils); {} installs it", process::SETUP)
         })?;
-        Ok(Locking::parse(&String::from_utf8_lossy(&output.stdout)))
+        Ok(Marked::parse(&String::from_utf8_lossy(&output.stdout)))
     }
 
     /// Reads a disassembly: lines of address, a colon, the instruction.
-    fn parse(disassembly: &str) -> Locking {
-        let locks = |line: &str| {
-            let (address, instruction) = line.split_once(':')?;
+    fn parse(disassembly: &str) -> Marked {
+        let mut marked = Marked::default();
+        for (address, instruction) in disassembly.lines().filter_map(|line| line.split_once(':')) {
+            let Ok(address) = u64::from_str_radix(address.trim(), 16) else { continue };
             let instruction = instruction.trim_start();
             let is_exchange = instruction.starts_with("xchg") && instruction.contains('(');
-            let locks = instruction.starts_with("lock ") || is_exchange;
-            locks.then(|| u64::from_str_radix(address.trim(), 16).ok()).flatten()
-        };
-        Locking(disassembly.lines().filter_map(locks).collect())
+            let is_fence = instruction.starts_with("lock or")
+                && instruction.contains("$0x0,")
+                && instruction.contains("(%rsp)");
+            if is_fence || instruction.starts_with("mfence") {
+                marked.fences.insert(address);
+            } else if instruction.starts_with("lock ") || is_exchange {
+                marked.atomic.insert(address);
+            }
+        }
+        marked
     }
+}
 
-    fn executed(&self, profile: &Profile) -> u64 {
-        profile.iter().filter(|(address, _)| self.0.contains(address)).map(|(_, count)| count).sum()
-    }
+/// How often instructions at these addresses were executed.
+fn executed(addresses: &HashSet<u64>, profile: &Profile) -> u64 {
+    profile.iter().filter(|(address, _)| addresses.contains(address)).map(|(_, count)| count).sum()
 }
 
 #[cfg(test)]
@@ -182,17 +201,21 @@ fn=memcpy
 ";
     const DISASSEMBLY: &str = "\
 0000000000001000 <walk>:
-    1000:\tmov    %rax,(%rdi)
+    1000:\tlock orl $0x0,-0x40(%rsp)
     1004:\tlock cmpxchg %cl,(%rdi)
     1008:\txchg   %ax,(%rdi)
     100c:\txchg   %ax,%ax
+    1010:\tmfence
+    1014:\tlock orl $0x1,-0x40(%rsp)
 ";
 
     #[test]
     fn instructions_are_counted_where_they_are_executed() {
         let profile = parse(PROFILE, Path::new("/x/sluice")).unwrap();
         assert_eq!(profile, [(0x1000, 7), (0x1004, 7), (0x1008, 7)]);
-        assert_eq!(Locking::parse(DISASSEMBLY).0, HashSet::from([0x1004, 0x1008]));
-        assert_eq!(Locking::parse(DISASSEMBLY).executed(&profile), 14);
+        let marked = Marked::parse(DISASSEMBLY);
+        assert_eq!(marked.atomic, HashSet::from([0x1004, 0x1008, 0x1014]));
+        assert_eq!(marked.fences, HashSet::from([0x1000, 0x1010]));
+        assert_eq!((executed(&marked.atomic, &profile), executed(&marked.fences, &profile)), (14, 7));
     }
 }

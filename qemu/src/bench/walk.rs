@@ -21,7 +21,7 @@ pub(super) const RING: usize = 256;
 /// Packets in a window: at 50 cycles each a sixth of a millisecond or so.
 const WINDOW: u64 = 8 * 1024;
 /// Undisturbed windows of each thread that suffice.
-const WANTED: usize = 41;
+const WANTED: usize = 21;
 /// Fewer than these say nothing.
 const LEAST: usize = 3;
 /// How long to try for them.
