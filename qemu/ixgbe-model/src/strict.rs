@@ -54,8 +54,6 @@ pub enum Rule {
     FrameWithoutCrc,
     /// A descriptor relies on a context that was never given (7.2.3.2.3).
     MissingContext,
-    /// A receive descriptor was handed over with its done bit set (7.1.6.1).
-    DescriptorHandedOverDone,
     /// More descriptors of a ring than one frame may have (7.2.1.1: 40).
     TooManyDescriptors,
     /// The card was asked for something that the model does not do.

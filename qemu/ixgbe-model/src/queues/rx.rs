@@ -227,9 +227,6 @@ fn put(
     let parts = data.len().div_ceil(capacity);
     for (part, bytes) in data.chunks(capacity).enumerate() {
         let raw = ring.read(memory, head)?;
-        if descriptor_type != 0 && raw.high & 1 != 0 {
-            core.report(Rule::DescriptorHandedOverDone, Register::RDT, queue, u64::from(head));
-        }
         memory.write(raw.low, bytes)?;
         let mut received = Received { len: bytes.len() as u16, end: part + 1 == parts, ..template };
         corrupt(core, queue, capacity, &mut received);

@@ -211,6 +211,25 @@ registers! {
         LSECTXCTRL  RW  0x0000_0000 [1 @ 0x08A04]  "LinkSec transmit control";
         LSECRXCAP   RO  0x0000_0000 [1 @ 0x08F00]  "LinkSec receive capabilities";
         LSECRXCTRL  RW  0x0000_0000 [1 @ 0x08F04]  "LinkSec receive control";
+        LSECTXUT    RC  0x0000_0000 [1 @ 0x08A3C]  "frames sent without LinkSec";
+        LSECTXPKTE  RC  0x0000_0000 [1 @ 0x08A40]  "frames sent, encrypted";
+        LSECTXPKTP  RC  0x0000_0000 [1 @ 0x08A44]  "frames sent, protected";
+        LSECTXOCTE  RC  0x0000_0000 [1 @ 0x08A48]  "bytes sent, encrypted";
+        LSECTXOCTP  RC  0x0000_0000 [1 @ 0x08A4C]  "bytes sent, protected";
+        LSECRXUT    RC  0x0000_0000 [1 @ 0x08F40]  "frames received without LinkSec";
+        LSECRXOCTE  RC  0x0000_0000 [1 @ 0x08F44]  "bytes received, decrypted";
+        LSECRXOCTP  RC  0x0000_0000 [1 @ 0x08F48]  "bytes received, validated";
+        LSECRXBAD   RC  0x0000_0000 [1 @ 0x08F4C]  "frames received with a bad tag";
+        LSECRXNOSCI RC  0x0000_0000 [1 @ 0x08F50]  "frames received without a channel";
+        LSECRXUNSCI RC  0x0000_0000 [1 @ 0x08F54]  "frames received of an unknown channel";
+        LSECRXUC    RC  0x0000_0000 [1 @ 0x08F58]  "frames received unchecked";
+        LSECRXDELAY RC  0x0000_0000 [1 @ 0x08F5C]  "frames received delayed";
+        LSECRXLATE  RC  0x0000_0000 [1 @ 0x08F60]  "frames received late";
+        LSECRXOK    RC  0x0000_0000 [2 @ 0x08F64 + 4]  "frames received and found good, by association";
+        LSECRXINV   RC  0x0000_0000 [2 @ 0x08F6C + 4]  "frames received and found invalid, by association";
+        LSECRXNV    RC  0x0000_0000 [2 @ 0x08F74 + 4]  "frames received and found not valid, by association";
+        LSECRXUNSA  RC  0x0000_0000 [1 @ 0x08F7C]  "frames received of an unused association";
+        LSECRXNUSA  RC  0x0000_0000 [1 @ 0x08F80]  "frames received of an association not in use";
     }
     // IPsec
     "8.2.3.14" {

@@ -206,15 +206,6 @@ fn a_frame_has_forty_descriptors_at_most() {
 }
 
 #[test]
-fn a_receive_descriptor_is_handed_over_clean() {
-    let mut bench = running();
-    bench.ram.set_word(MEMORY + 8, 1);
-    bench.cable.to_card.push_back(frame(60));
-    bench.run();
-    assert_eq!(rules(&bench), [Rule::DescriptorHandedOverDone]);
-}
-
-#[test]
 fn what_the_model_does_not_know_is_noted() {
     let mut bench = fresh();
     assert_eq!(bench.card.read(0x0000c), 0);

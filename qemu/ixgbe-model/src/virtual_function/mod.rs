@@ -152,6 +152,9 @@ impl Card {
     /// When there is no such function.
     pub fn read_virtual(&mut self, function: usize, offset: u32) -> u32 {
         assert!(function < self.core.virtual_functions, "virtual function {function}");
+        if self.core.faults.unplugged {
+            return u32::MAX;
+        }
         match target(&self.core, function, offset) {
             Target::Shared(register, index) => self.read(register.offset(index)),
             Target::Interrupt(offset) => self.interrupts.functions[function].read(offset),
