@@ -10,6 +10,7 @@ use netdrv::pool::{CACHE_CAPACITY, Pool};
 
 use crate::config::{Config, Refusal};
 use crate::control::{Control, PortTelemetry, Telemetry};
+use crate::idle::{Cpu, IdleMode};
 use crate::local::{self, LocalHost, Passing};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
@@ -19,6 +20,7 @@ use crate::steer::{self, RxMode};
 use crate::txmap::{self, Mode, Plan, StackNeed};
 use crate::txpath::{SharedTx, TxPath, WhenTaken};
 use crate::verdict::PortId;
+use crate::wake::{Roster, SleepFlag};
 use crate::worker::Worker;
 
 /// What a port brings to set-up.
@@ -62,8 +64,9 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     config: &Config,
     workers: usize,
     pool: &'static Pool,
-    clock: Clock,
+    cpu: Cpu,
 ) -> Result<Assembly<R, T>, Refusal> {
+    let clock = cpu.clock;
     let plans = plan_ports(&ports, config, workers)?;
     warn_of_limits(&plans, config);
     let stacks = make_stacks(&ports, config, pool, clock)?;
@@ -75,6 +78,11 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let receivers = inputs.iter().filter(|inputs| !inputs.is_empty()).count();
     let ledgers = stats.iter().map(|stats| Ledger::new(stats.handed.clone())).collect();
     let steerings = steer::connect(config.rx, receivers, ledgers);
+    let flags: Arc<[SleepFlag]> = match config.idle {
+        IdleMode::Poll => Arc::default(),
+        IdleMode::Adaptive => (0..workers).map(|_| SleepFlag::new()).collect(),
+    };
+    let rosters = (0..workers).map(|worker| Roster::new(worker, flags.clone(), cpu.wake));
     // What is kept leaves room for one more batch: contention alone makes nobody drop.
     let when_taken = WhenTaken::Keep { most: MAX_BURST - config.batch };
     let mut outputs: Vec<Vec<TxPath<T>>> = (0..workers).map(|_| Vec::new()).collect();
@@ -83,33 +91,33 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let mut spare = Vec::new();
     for (((port, plan), stack), queues) in (0..).map(PortId).zip(plans).zip(stacks).zip(tx) {
         let handed_out = hand_out_tx(queues, &plan, when_taken, &mut outputs);
-        if let Some(stack) = stack {
-            local.add(port, stack, handed_out.stack, config.program, &mut passing);
-        }
+        let stack = stack.map(|stack| local.add(port, stack, handed_out.stack, config.program, &mut passing));
         spare.extend(handed_out.spare);
-        telemetry.push(PortTelemetry { plan, locks: handed_out.locks });
+        telemetry.push(PortTelemetry { plan, locks: handed_out.locks, stack });
     }
 
     let telemetry = Telemetry { rx: config.rx, ports: telemetry, workers: stats.clone(), pool };
     let control = Control::new(telemetry, spare);
     // The first worker gets the stacks, the others a host of none.
     let hosts = core::iter::once(local).chain(core::iter::repeat_with(|| LocalHost::new(clock)));
-    let workers = inputs.into_iter().zip(steerings).zip(outputs).zip(passing).zip(hosts).zip(stats).map(
-        |(((((inputs, steering), paths), passing), local), stats)| Worker {
-            program: config.program,
-            idle: config.idle,
-            batch: config.batch,
-            inputs,
-            steering,
-            outputs: Outputs::new(paths),
-            passing,
-            local,
-            cache: pool.cache(),
-            ledger: Ledger::new(stats.decided.clone()),
-            stats,
-            clock,
-        },
-    );
+    let workers =
+        inputs.into_iter().zip(steerings).zip(outputs).zip(passing).zip(hosts).zip(rosters).zip(stats).map(
+            |((((((inputs, steering), paths), passing), local), roster), stats)| Worker {
+                program: config.program,
+                idle: config.idle,
+                batch: config.batch,
+                inputs,
+                steering,
+                outputs: Outputs::new(paths),
+                passing,
+                local,
+                cache: pool.cache(),
+                ledger: Ledger::new(stats.decided.clone()),
+                stats,
+                roster,
+                cpu,
+            },
+        );
     Ok(Assembly { control: Arc::new(control), workers: workers.collect() })
 }
 

@@ -8,6 +8,7 @@ use netdrv::pool::Pool;
 use netdrv::sync::{AtomicBool, Ordering, SpinMutex, spin_loop};
 
 use crate::metrics;
+use crate::stack::StackStats;
 use crate::stats::{self, Counts, LockStats, WorkerStats};
 use crate::steer::RxMode;
 use crate::txmap::Plan;
@@ -29,10 +30,11 @@ pub(crate) struct Telemetry {
     pub(crate) pool: &'static Pool,
 }
 
-/// One port's TX map, and the lock of each shared queue.
+/// One port's TX map, the lock of each shared queue, and the stack's counters if there is one.
 pub(crate) struct PortTelemetry {
     pub(crate) plan: Plan,
     pub(crate) locks: Vec<Arc<LockStats>>,
+    pub(crate) stack: Option<Arc<StackStats>>,
 }
 
 struct Returned<R, T> {

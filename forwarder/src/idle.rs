@@ -1,8 +1,9 @@
 //! What a worker does when there is nothing to do (`idle=`).
 //!
 //! `poll` looks again at once. `adaptive` sleeps after an empty spell: every RX queue is asked for an interrupt, and the
-//! core halts until one comes. It never sleeps for longer than what else needs it allows: that is the bound on every
-//! wake-up, also where a device has no interrupt to send.
+//! core halts until one comes, or until another core, which has made work for it, [wakes](crate::idle::Wake) it. It
+//! never sleeps for longer than what else needs it allows: that is the bound on every wake-up, also where a device has no interrupt
+//! to send.
 
 use core::time::Duration;
 
@@ -21,13 +22,26 @@ pub enum IdleMode {
 /// says that there is work. That is asked in such a way that an interrupt after the question ends the sleep.
 pub type Sleep = fn(Duration, &mut dyn FnMut() -> bool);
 
+/// How a worker's core is woken from its sleep by another.
+pub type Wake = fn(worker: usize);
+
+/// What workers ask of the cores that they run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    /// The time.
+    pub clock: Clock,
+    /// How the calling core sleeps.
+    pub sleep: Sleep,
+    /// How the core of any worker is woken.
+    pub wake: Wake,
+}
+
 /// How long a worker looks for packets in vain before it sleeps: longer than a gap between bursts. After a sleep that no
 /// packet ended it sleeps again at once.
 const SPELL_US: u64 = 500;
-/// The longest sleep of a worker that is waiting for something without an interrupt: completions, the packets that other
-/// cores pass, a device without MSI-X.
+/// The longest sleep of a worker that is waiting for something that no one wakes it for: completions, a device without MSI-X.
 pub(crate) const ATTENTIVE: Duration = Duration::from_millis(1);
-/// The longest sleep of a worker that only its RX queues can need.
+/// The longest sleep of a worker that is woken for everything it may have to do.
 pub(crate) const LONGEST: Duration = Duration::from_millis(100);
 
 /// Notices empty spells.

@@ -28,10 +28,12 @@ pub mod txmap;
 pub mod txpath;
 pub mod verdict;
 mod versioned;
+mod wake;
 pub mod wire;
 mod worker;
 
 pub use assemble::{Assembly, PortParts, assemble, buffers_outside_rings};
 pub use control::{Control, StoppedQueues};
+pub use idle::Cpu;
 pub use meter::Clock;
 pub use worker::Worker;

@@ -2,9 +2,12 @@
 //!
 //! Every worker has a bounded queue to the stack of each port; what finds it full is a counted drop. The stacks are polled
 //! between the rounds of their worker, each with a budget, and take from the workers' queues in turn: a flood that one
-//! worker passes costs bounded time, and does not keep the packets of another waiting.
+//! worker passes costs bounded time, and does not keep the packets of another waiting. Where that worker sleeps, whoever
+//! passes packets wakes it.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use netdrv::device::TxQueue;
 use netdrv::packet::{Burst, MAX_BURST, Packet};
@@ -14,10 +17,13 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use crate::meter::Clock;
 use crate::ports::total_len;
 use crate::programs::Program;
-use crate::stack::{Budget, Destination, Instant, LocalFilter, Stack};
+use crate::stack::{Budget, Destination, Instant, LocalFilter, Stack, StackStats};
 use crate::stats::{Counter, Counts, Ledger};
 use crate::txpath::TxPath;
 use crate::verdict::{DropReason, PortId, VerdictKind};
+
+/// The worker that runs the stacks.
+pub(crate) const HOST: usize = 0;
 
 /// Packets that wait in one worker's queue to a stack, at most.
 const QUEUE: usize = 128;
@@ -34,13 +40,35 @@ pub(crate) struct Passing(Vec<Option<Gate>>);
 struct Gate {
     /// Which frames are the stack's; `None` where the program passes all of them.
     filter: Option<LocalFilter>,
+    inlet: Inlet,
+}
+
+/// A worker's end of its queue to a stack.
+struct Inlet {
     queue: Producer<Packet>,
+    /// Whether packets were put in since the host was told.
+    used: bool,
+}
+
+impl Inlet {
+    fn hand_over(&mut self, packet: Packet) -> Result<(), (DropReason, Packet)> {
+        self.used = true;
+        let refuse = |rtrb::PushError::Full(packet)| (DropReason::StackQueueFull, packet);
+        self.queue.push(packet).map_err(refuse)
+    }
 }
 
 impl Passing {
     /// For a worker without a stack on any of `ports` ports.
     pub(crate) fn nowhere(ports: usize) -> Passing {
         Passing((0..ports).map(|_| None).collect())
+    }
+
+    /// Whether anything was put into the stacks' queues since the last call, for the [host](HOST) to see.
+    #[inline(always)]
+    pub(crate) fn was_used(&mut self) -> bool {
+        let gates = self.0.iter_mut().flatten();
+        gates.fold(false, |used, gate| core::mem::take(&mut gate.inlet.used) | used)
     }
 
     /// Takes out of `burst` what is the stack's whatever the program would say, and gives the stack a copy of what is for
@@ -53,8 +81,8 @@ impl Passing {
         cache: &mut PoolCache,
         counts: &mut Counts,
     ) {
-        if let Some(Gate { filter: Some(filter), queue }) = &mut self.0[port.index()] {
-            divert(filter, queue, burst, cache, counts);
+        if let Some(Gate { filter: Some(filter), inlet }) = &mut self.0[port.index()] {
+            divert(filter, inlet, burst, cache, counts);
         }
     }
 
@@ -69,7 +97,7 @@ impl Passing {
         counts: &mut Counts,
     ) -> Result<(), (DropReason, Packet)> {
         match &mut self.0[port.index()] {
-            Some(gate) => hand_over(&mut gate.queue, packet)?,
+            Some(gate) => gate.inlet.hand_over(packet)?,
             None => cache.put(packet),
         }
         counts[Counter::Passed] += 1;
@@ -81,7 +109,7 @@ impl Passing {
 #[inline(never)]
 fn divert(
     filter: &LocalFilter,
-    queue: &mut Producer<Packet>,
+    inlet: &mut Inlet,
     burst: &mut Burst,
     cache: &mut PoolCache,
     counts: &mut Counts,
@@ -90,7 +118,7 @@ fn divert(
         match filter.destination(packet.bytes()) {
             Destination::Here => {
                 counts[Counter::Verdict(VerdictKind::Pass)] += 1;
-                match hand_over(queue, packet) {
+                match inlet.hand_over(packet) {
                     Ok(()) => counts[Counter::Passed] += 1,
                     Err((reason, packet)) => {
                         counts[Counter::Drop(reason)] += 1;
@@ -102,7 +130,7 @@ fn divert(
                 // A copy is no packet that was received: where there is no room for it, it is not made.
                 if let Some(mut copy) = cache.take()
                     && copy.copy_from(packet.bytes())
-                    && let Err((_, copy)) = hand_over(queue, copy)
+                    && let Err((_, copy)) = inlet.hand_over(copy)
                 {
                     cache.put(copy);
                 }
@@ -111,10 +139,6 @@ fn divert(
             Destination::Elsewhere => burst.push(packet),
         }
     }
-}
-
-fn hand_over(queue: &mut Producer<Packet>, packet: Packet) -> Result<(), (DropReason, Packet)> {
-    queue.push(packet).map_err(|rtrb::PushError::Full(packet)| (DropReason::StackQueueFull, packet))
 }
 
 /// The stacks of all ports that have one, on the worker that runs them.
@@ -126,6 +150,7 @@ pub(crate) struct LocalHost<T> {
 struct LocalPort<T> {
     port: PortId,
     stack: Stack,
+    stats: Arc<StackStats>,
     inbound: InTurn,
     path: TxPath<T>,
     /// Frames of the stack that wait for room in the ring.
@@ -159,7 +184,8 @@ impl<T: TxQueue> LocalHost<T> {
         LocalHost { ports: Vec::new(), clock }
     }
 
-    /// Adds the stack of `port`, which sends by `path`, and connects every worker to it.
+    /// Adds the stack of `port`, which sends by `path`, and connects every worker to it. Returns where its counters are
+    /// published.
     pub(crate) fn add(
         &mut self,
         port: PortId,
@@ -167,20 +193,38 @@ impl<T: TxQueue> LocalHost<T> {
         path: TxPath<T>,
         program: Program,
         workers: &mut [Passing],
-    ) {
+    ) -> Arc<StackStats> {
         let connect = |passing: &mut Passing| {
             let (queue, consumer) = RingBuffer::new(QUEUE);
             let filter = (program != Program::Pass).then(|| stack.filter().clone());
-            passing.0[port.index()] = Some(Gate { filter, queue });
+            passing.0[port.index()] = Some(Gate { filter, inlet: Inlet { queue, used: false } });
             consumer
         };
         let inbound = InTurn { queues: workers.iter_mut().map(connect).collect(), next: 0 };
-        self.ports.push(LocalPort { port, stack, inbound, path, out: Burst::new() });
+        let stats = Arc::new(StackStats::new());
+        self.ports.push(LocalPort { port, stack, stats: stats.clone(), inbound, path, out: Burst::new() });
+        stats
     }
 
-    /// Whether there is no stack here.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ports.is_empty()
+    /// Whether packets wait for a stack.
+    pub(crate) fn is_called(&self) -> bool {
+        self.ports.iter().any(|port| port.inbound.queues.iter().any(|queue| !queue.is_empty()))
+    }
+
+    /// How long the stacks have nothing to do, if no packets come. `None` where they wait for something that nobody tells
+    /// them of: room in a TX ring, or completions.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        let mut rest = Duration::MAX;
+        for port in &self.ports {
+            if !port.out.is_empty() || port.path.waiting() > 0 {
+                return None;
+            }
+            if let Some(poll_at) = port.stack.poll_at() {
+                let micros = poll_at.total_micros() - self.clock.micros();
+                rest = rest.min(Duration::from_micros(micros.max(0) as u64));
+            }
+        }
+        Some(rest)
     }
 
     /// Lets every stack take, think and send, within its budget. Returns whether any of them did.
@@ -210,11 +254,15 @@ impl<T: TxQueue> LocalHost<T> {
 
 impl<T: TxQueue> LocalPort<T> {
     fn poll(&mut self, now: Instant, cache: &mut PoolCache, ledger: &mut Ledger) -> bool {
-        let before = self.stack.counters().frames_in;
+        let before = *self.stack.counters();
         let budget =
             Budget { tx: Budget::default().tx.min(self.out.remaining_capacity()), ..Budget::default() };
         self.stack.poll(now, &mut self.inbound, cache, &mut self.out, budget);
-        let took = self.stack.counters().frames_in != before;
+        let after = self.stack.counters();
+        if *after != before {
+            self.stats.publish(after);
+        }
+        let took = after.frames_in != before.frames_in;
         if self.out.is_empty() {
             return took;
         }

@@ -32,13 +32,18 @@
 //! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side
 //! (its length is not known), and bytes but no packets on the transmitting side (the ring had to take it to see that).
 //!
+//! A port with a local stack has its counters as well: **stack_taken = Σ stack_drops + stack_handled**, in every reading. The
+//! stack takes what was passed, a little later, and copies of what is for every station. What it has made and not handed out
+//! waits in it; what it has handed out and `sluice_stack_sent_packets_total` does not count waits for room in a TX ring.
+//!
 //! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter;
 //! `sluice_core_forwarded_packets_total` is each core's share of Σ forwarded, read a moment later.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write};
 
-use crate::control::Telemetry;
+use crate::control::{PortTelemetry, Telemetry};
+use crate::stack::{StackCounters, StackDrop};
 use crate::stats::{Counter, Counts};
 use crate::verdict::{DropReason, PortId, VerdictKind};
 
@@ -61,6 +66,21 @@ const PORT_COUNTERS: [(&str, &str, Counter); 8] = [
     ("sluice_steered_packets", "Packets received here that were handed to another core.", Counter::Steered),
 ];
 
+/// A counter of a port's local stack.
+const STACK_COUNTERS: [(&str, &str, fn(&StackCounters) -> u64); 7] = [
+    ("sluice_stack_taken_packets", "Packets that the stack took.", |stack| stack.frames_in),
+    ("sluice_stack_handled_packets", "Packets taken that were sound and for the stack.", |stack| {
+        stack.handled
+    }),
+    ("sluice_stack_made_packets", "Packets that the stack made.", |stack| stack.frames_made),
+    ("sluice_stack_handed_out_packets", "Packets made that were handed out.", |stack| stack.frames_out),
+    ("sluice_stack_oversize_packets", "Packets not made, as no buffer holds them.", |stack| stack.oversize),
+    ("sluice_stack_unresolved_datagrams", "Echoes given up, as their target is not found.", |stack| {
+        stack.unresolved
+    }),
+    ("sluice_stack_conflicts", "Addresses given up, as another station has them.", |stack| stack.conflicts),
+];
+
 /// Writes everything, ending with a line `# EOF`.
 pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
     // One reading for the whole text, so that its numbers agree.
@@ -69,6 +89,7 @@ pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result 
     write_packets(&ports, out)?;
     family(out, "sluice_rx_mode", Kind::Gauge, "1 for who spreads flows over the cores.")?;
     writeln!(out, "sluice_rx_mode{{mode=\"{}\"}} 1", telemetry.rx.label())?;
+    write_stacks(telemetry, out)?;
     write_tx_map(telemetry, out)?;
     write_cores(telemetry, out)?;
     write_shares(telemetry, out)?;
@@ -129,6 +150,29 @@ fn write_packets(ports: &[Counts], out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
+/// The counters of the stacks, where there are any.
+fn write_stacks(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+    let read = |(port, entry): (usize, &PortTelemetry)| Some((port, entry.stack.as_ref()?.read()));
+    let stacks: Vec<(usize, StackCounters)> = telemetry.ports.iter().enumerate().filter_map(read).collect();
+    if stacks.is_empty() {
+        return Ok(());
+    }
+    for (name, help, counter) in STACK_COUNTERS {
+        family(out, name, Kind::Counter, help)?;
+        for (port, counters) in &stacks {
+            writeln!(out, "{name}_total{{port=\"{port}\"}} {}", counter(counters))?;
+        }
+    }
+    family(out, "sluice_stack_drops", Kind::Counter, "Packets that the stack took and dropped, by reason.")?;
+    for (port, counters) in &stacks {
+        for reason in StackDrop::ALL {
+            let count = counters.drops[reason];
+            writeln!(out, "sluice_stack_drops_total{{port=\"{port}\",reason=\"{reason}\"}} {count}")?;
+        }
+    }
+    Ok(())
+}
+
 fn write_tx_map(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
     family(out, "sluice_tx_mode", Kind::Gauge, "1 for the way that cores reach the TX queues of the port.")?;
     for (port, entry) in telemetry.ports.iter().enumerate() {
@@ -176,6 +220,15 @@ fn write_cores(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
             "sluice_core_cycles_total{{core=\"{core}\",state=\"asleep\"}} {}",
             worker.asleep.get()
         )?;
+    }
+    family(
+        out,
+        "sluice_core_wakeups",
+        Kind::Counter,
+        "Wake-ups that other cores sent to this sleeping one.",
+    )?;
+    for (core, worker) in telemetry.workers.iter().enumerate() {
+        writeln!(out, "sluice_core_wakeups_total{{core=\"{core}\"}} {}", worker.wakeups.get())?;
     }
     Ok(())
 }

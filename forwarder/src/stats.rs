@@ -155,6 +155,8 @@ pub(crate) struct WorkerStats {
     pub(crate) idle: Gauge,
     /// Clock ticks that the core slept.
     pub(crate) asleep: Gauge,
+    /// Wake-ups that other cores sent to this one.
+    pub(crate) wakeups: Gauge,
     /// Free buffers in the worker's cache.
     pub(crate) cached: Gauge,
     /// About the packets that it decides on.
@@ -170,6 +172,7 @@ impl WorkerStats {
             busy: Gauge::default(),
             idle: Gauge::default(),
             asleep: Gauge::default(),
+            wakeups: Gauge::default(),
             cached: Gauge::default(),
             decided: rows(ports),
             handed: rows(ports),

@@ -21,6 +21,7 @@ use crate::ports::total_len;
 use crate::ring::{ChunkError, Consumer, Producer, RingBuffer};
 use crate::stats::{Counter, Ledger};
 use crate::verdict::{DropReason, PortId};
+use crate::wake::Roster;
 use crate::wire::flow::Flow;
 
 /// Who spreads flows over the workers (`rx=`).
@@ -102,9 +103,9 @@ impl Steering {
         self.inboxes.len()
     }
 
-    /// Hands each packet that `port` received to the worker of its flow; this worker's own share stays in `burst`. `ledger` has
-    /// counted all of it, and has not published that: what is handed over is counted here instead. What comes back because its
-    /// ring is full ends here, and `ledger` counts it.
+    /// Hands each packet that `port` received to the worker of its flow, and wakes that; this worker's own share stays in
+    /// `burst`. `ledger` has counted all of it, and has not published that: what is handed over is counted here instead.
+    /// What comes back because its ring is full ends here, and `ledger` counts it.
     #[inline(never)]
     pub(crate) fn spread(
         &mut self,
@@ -112,6 +113,7 @@ impl Steering {
         burst: &mut Burst,
         cache: &mut PoolCache,
         ledger: &mut Ledger,
+        roster: &Roster,
     ) {
         burst.iter().for_each(Packet::prefetch);
         let bytes = total_len(burst);
@@ -132,10 +134,12 @@ impl Steering {
         handed[Counter::RxBytes] += bytes_handed;
         handed[Counter::Steered] += packets_handed;
         self.handed.publish();
-        for lots in others.chunk_by(|one, next| one.distance == next.distance) {
+        let by_worker = || others.chunk_by(|one, next| one.distance == next.distance);
+        for lots in by_worker() {
             let packets = lots.iter().filter_map(&mut pick);
             self.outbox.fill(lots[0].distance, lots.len(), packets.map(|packet| Steered { packet, port }));
         }
+        roster.rouse(by_worker().map(|lots| self.worker_at(lots[0].distance)));
 
         let returned = packets.into_iter().flatten().map(|packet| cache.put(packet)).count() as u64;
         if returned > 0 {
@@ -161,6 +165,16 @@ impl Steering {
             Some(worker) => worker + self.workers - self.worker,
             None => 0,
         }
+    }
+
+    fn worker_at(&self, distance: usize) -> usize {
+        let worker = self.worker + distance;
+        if worker < self.workers { worker } else { worker - self.workers }
+    }
+
+    /// Whether packets wait to be taken.
+    pub(crate) fn is_called(&self) -> bool {
+        self.inboxes.iter().any(|ring| !ring.is_empty())
     }
 
     /// Takes up to `limit` packets that one of the others has handed over, all received by the port that is returned.

@@ -13,6 +13,7 @@ use netdrv::pool::{Pool, PoolCache};
 use netdrv::process::ProcessHal;
 
 use crate::PortParts;
+use crate::idle::Cpu;
 use crate::meter::Clock;
 use crate::programs::{Context, Program, Verdicts};
 use crate::verdict::{PortId, Verdict};
@@ -23,9 +24,12 @@ pub(crate) fn clock() -> Clock {
     Clock { now: || MILLIS.fetch_add(1, Ordering::Relaxed), hz: 1000 }
 }
 
-/// A sleep that ends at once.
-pub(crate) fn nap(_limit: Duration, ready: &mut dyn FnMut() -> bool) {
-    ready();
+/// A core with that clock, whose sleeps end at once, so that it need not be woken.
+pub(crate) fn cpu() -> Cpu {
+    let sleep = |_limit: Duration, ready: &mut dyn FnMut() -> bool| {
+        ready();
+    };
+    Cpu { clock: clock(), sleep, wake: |_worker| {} }
 }
 
 /// A pool of `count` buffers in the process's memory.

@@ -9,14 +9,15 @@ use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
 
 use crate::control::{Control, StoppedQueues};
-use crate::idle::{ATTENTIVE, IdleMode, LONGEST, Sleep, Spell};
-use crate::local::{LocalHost, Passing};
-use crate::meter::{Clock, Every, Meter, RoundKind};
+use crate::idle::{ATTENTIVE, Cpu, IdleMode, LONGEST, Spell};
+use crate::local::{self, LocalHost, Passing};
+use crate::meter::{Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
 use crate::programs::{Context, Program, Verdicts};
 use crate::stats::{Counter, Ledger, WorkerStats};
 use crate::steer::Steering;
 use crate::verdict::{DropReason, PortId, Verdict};
+use crate::wake::Roster;
 use crate::wire::ethernet;
 
 /// One core's share of the forwarder: its RX queues, and a way out of every port.
@@ -33,23 +34,25 @@ pub struct Worker<R, T> {
     pub(crate) cache: PoolCache,
     pub(crate) ledger: Ledger,
     pub(crate) stats: Arc<WorkerStats>,
-    pub(crate) clock: Clock,
+    pub(crate) roster: Roster,
+    pub(crate) cpu: Cpu,
 }
 
 impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Forwards until `control` says stop; then waits, for a second at most, until the TX rings are empty, and gives its
     /// queues back. Does `chores`, if there are any, every few milliseconds in between, also under load: a console, where
     /// one core does everything.
-    pub fn run(mut self, control: &Control<R, T>, sleep: Sleep, mut chores: Option<&mut dyn FnMut()>) {
-        let mut meter = Meter::new(self.clock);
-        let mut every = Every::millis(5, self.clock);
-        let mut spell = Spell::new(self.idle, self.clock);
+    pub fn run(mut self, control: &Control<R, T>, mut chores: Option<&mut dyn FnMut()>) {
+        let clock = self.cpu.clock;
+        let mut meter = Meter::new(clock);
+        let mut every = Every::millis(5, clock);
+        let mut spell = Spell::new(self.idle, clock);
         while !control.is_stopping() {
             let kind = self.round();
             let now = meter.account(kind, &self.stats);
             if spell.is_over(kind, now) {
-                let until_chores = chores.is_some().then(|| every.remaining(now, self.clock));
-                self.doze(control, sleep, until_chores.unwrap_or(LONGEST));
+                let until_chores = chores.is_some().then(|| every.remaining(now, clock));
+                self.doze(control, until_chores.unwrap_or(LONGEST));
                 meter.account(RoundKind::Asleep, &self.stats);
             }
             if let Some(chores) = &mut chores
@@ -58,18 +61,35 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
                 chores();
             }
         }
+        // Who sleeps is to see the end as well.
+        self.roster.rouse_all();
         self.drain(&mut meter);
         control.give_back(self.end());
     }
 
-    /// Sleeps until a queue interrupts, for `limit` at most.
-    fn doze(&mut self, control: &Control<R, T>, sleep: Sleep, limit: Duration) {
-        let all_interrupt = self.inputs.iter().all(|input| input.interrupts);
-        let is_relaxed =
-            all_interrupt && self.steering.inboxes() == 0 && self.local.is_empty() && self.outputs.drained();
-        let limit = if is_relaxed { limit } else { limit.min(ATTENTIVE) };
-        let inputs = &mut self.inputs;
-        sleep(limit, &mut || control.is_stopping() || inputs.iter_mut().any(|input| !input.queue.arm()));
+    /// Sleeps until a queue interrupts or another worker has work for this one, for `limit` at most.
+    fn doze(&mut self, control: &Control<R, T>, limit: Duration) {
+        let limit = limit.min(self.rest());
+        let Worker { inputs, steering, local, roster, cpu, .. } = self;
+        (cpu.sleep)(limit, &mut || {
+            roster.lie_down();
+            control.is_stopping()
+                || steering.is_called()
+                || local.is_called()
+                || inputs.iter_mut().any(|input| !input.queue.arm())
+        });
+        if roster.get_up() {
+            self.stats.wakeups.add(1);
+        }
+    }
+
+    /// How long this worker may sleep if nobody wakes it.
+    fn rest(&self) -> Duration {
+        let is_woken = self.inputs.iter().all(|input| input.interrupts) && self.outputs.drained();
+        match self.local.rest() {
+            Some(rest) if is_woken => rest.min(LONGEST),
+            _ => ATTENTIVE,
+        }
     }
 
     /// Whether packets come to this worker, from an RX queue or from another worker. If not, it has nothing to do but to
@@ -92,6 +112,9 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         for inbox in 0..self.steering.inboxes() {
             moved |= self.process_steered(inbox);
         }
+        if self.passing.was_used() {
+            self.roster.rouse([local::HOST]);
+        }
         moved |= self.local.poll(&mut self.cache, &mut self.ledger);
         if !moved {
             moved = self.reclaim();
@@ -107,7 +130,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Receives a burst from one queue, and decides on it, or on this worker's share of it. Returns whether there was any.
     #[inline(always)]
     fn process(&mut self, input: usize) -> bool {
-        let Worker { batch, inputs, steering, passing, cache, ledger, .. } = self;
+        let Worker { batch, inputs, steering, roster, passing, cache, ledger, .. } = self;
         let input = &mut inputs[input];
 
         let mut burst = Burst::new();
@@ -125,7 +148,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         // What is the stack's does not wait in a ring with what is forwarded: a flood would fill it.
         passing.divert(port, &mut burst, cache, counts);
         if steering.spreads() {
-            steering.spread(port, &mut burst, cache, ledger);
+            steering.spread(port, &mut burst, cache, ledger, roster);
         }
         self.decide(port, burst);
         true
@@ -173,22 +196,32 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         self.outputs.reclaim(&mut self.cache, &mut self.ledger) | stacks
     }
 
-    /// Nothing is received any more; what is on its way to this worker is decided on, and leaves as long as the devices take it.
+    /// Nothing is received any more; what is on its way to this worker is decided on, and leaves as long as the devices take
+    /// it. The other workers do the same and are waited for; a device that takes nothing is not.
     fn drain(&mut self, meter: &mut Meter) {
-        let mut deadline = Every::millis(1000, self.clock);
         self.steering.close();
-        while !(self.steering.is_drained() && self.outputs.drained()) {
-            self.outputs.retry(&mut self.cache, &mut self.ledger);
-            for inbox in 0..self.steering.inboxes() {
-                self.process_steered(inbox);
-            }
-            self.reclaim();
-            self.ledger.publish();
-            if deadline.is_due(meter.account(RoundKind::Busy, &self.stats)) {
+        while !self.steering.is_drained() {
+            self.drain_round(meter);
+        }
+        let mut deadline = Every::millis(1000, self.cpu.clock);
+        while !self.outputs.drained() {
+            let now = self.drain_round(meter);
+            if deadline.is_due(now) {
                 self.outputs.abandon(&mut self.cache, &mut self.ledger);
                 break;
             }
         }
+    }
+
+    /// A round without the RX queues. Returns when it ended.
+    fn drain_round(&mut self, meter: &mut Meter) -> u64 {
+        self.outputs.retry(&mut self.cache, &mut self.ledger);
+        for inbox in 0..self.steering.inboxes() {
+            self.process_steered(inbox);
+        }
+        self.reclaim();
+        self.ledger.publish();
+        meter.account(RoundKind::Busy, &self.stats)
     }
 
     fn end(mut self) -> StoppedQueues<R, T> {

@@ -13,7 +13,7 @@ mod settings;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use forwarder::{Assembly, Clock, Control, Worker};
+use forwarder::{Assembly, Clock, Control, Cpu, Worker};
 use kernel::boot::Boot;
 use kernel::{println, smp, time};
 use netdrv::pool::Pool;
@@ -40,7 +40,8 @@ fn main(boot: &'static Boot) -> ! {
 
     ports.route_interrupts(workers);
     let clock = Clock { now: time::tsc, hz: time::tsc_hz() };
-    let Assembly { control, workers } = forwarder::assemble(ports.start(pool), &config, workers, pool, clock)
+    let cpu = Cpu { clock, sleep: interrupts::sleep, wake: smp::wake };
+    let Assembly { control, workers } = forwarder::assemble(ports.start(pool), &config, workers, pool, cpu)
         .unwrap_or_else(|refusal| settings::refuse(&refusal));
     ports.announce(&control);
 
@@ -56,15 +57,14 @@ fn main(boot: &'static Boot) -> ! {
         operator.attend(&control);
         ports.attend();
     };
-    own.run(&control, interrupts::sleep, Some(&mut chores));
+    own.run(&control, Some(&mut chores));
     operator::wind_down(&control, ports, pool)
 }
 
 /// Lets `core` run `worker`, or sleep where that has nothing to do.
 fn start(core: usize, worker: Worker<Rx, Tx>, control: Arc<Control<Rx, Tx>>) {
     if worker.has_work() {
-        smp::launch(core, Box::new(move || worker.run(&control, interrupts::sleep, None)))
-            .expect("a core that is up");
+        smp::launch(core, Box::new(move || worker.run(&control, None))).expect("a core that is up");
     } else {
         worker.retire(&control);
     }

@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::Config;
-use crate::testing::{FakeRx, FakeTx, Wire, clock, fake_ports, pool};
+use crate::testing::{FakeRx, FakeTx, Wire, cpu, fake_ports, pool};
 use crate::{Assembly, assemble};
 
 const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
@@ -58,7 +58,7 @@ impl Bench {
         let config = Config::read(&words, None).unwrap();
         let pool = pool(2048);
         let (ports, wires) = fake_ports(1, &[tx_queues, tx_queues], ring);
-        let assembly = assemble(ports, &config, workers, pool, clock()).unwrap();
+        let assembly = assemble(ports, &config, workers, pool, cpu()).unwrap();
         Bench { assembly, wires, pool }
     }
 
@@ -181,7 +181,7 @@ fn the_owner_of_a_borrowed_queue_answers_when_borrowers_may_not_send() {
 fn a_stack_on_a_port_that_is_not_there_is_refused_with_the_numbers() {
     let config = Config::read("stack=7@192.0.2.1/24", None).unwrap();
     let (ports, _wires) = fake_ports(1, &[1, 1], 64);
-    let refusal: String = match assemble(ports, &config, 1, pool(64), clock()) {
+    let refusal: String = match assemble(ports, &config, 1, pool(64), cpu()) {
         Ok(_) => panic!("it was taken"),
         Err(refusal) => std::string::ToString::to_string(&refusal),
     };
@@ -189,4 +189,32 @@ fn a_stack_on_a_port_that_is_not_there_is_refused_with_the_numbers() {
         refusal.starts_with("sluice refused: command line: stack: port 7: there are 2 ports;"),
         "{refusal}"
     );
+}
+
+#[test]
+fn a_stack_shows_its_counters() {
+    let mut bench = Bench::new("program=pass", 2, 3, 64);
+    bench.arrive(0, &arp_request(), 3);
+    bench.arrive(0, &foreign(), 2);
+    bench.settle();
+    let mut text = String::new();
+    bench.assembly.control.write_metrics(&mut text).unwrap();
+    for sample in [
+        "sluice_stack_taken_packets_total{port=\"0\"} 5",
+        "sluice_stack_handled_packets_total{port=\"0\"} 3",
+        "sluice_stack_drops_total{port=\"0\",reason=\"not_local\"} 2",
+        "sluice_stack_drops_total{port=\"0\",reason=\"malformed\"} 0",
+        "sluice_stack_conflicts_total{port=\"0\"} 0",
+    ] {
+        assert!(text.lines().any(|line| line == sample), "no {sample} in\n{text}");
+    }
+    let value = |name: &str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    let made = value("sluice_stack_made_packets_total{");
+    assert!(made >= 3, "{made} packets made");
+    assert_eq!(made, value("sluice_stack_handed_out_packets_total{"));
+    assert_eq!(made, value("sluice_stack_sent_packets_total{port=\"0\"}"));
+    assert!(!text.contains("sluice_stack_taken_packets_total{port=\"1\"}"), "port 1 has no stack");
 }

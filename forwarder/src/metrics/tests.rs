@@ -3,7 +3,8 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use crate::config::Config;
-use crate::testing::{FakeRx, FakeTx, clock, fake_ports, nap, pool};
+use crate::stack::StackDrop;
+use crate::testing::{FakeRx, FakeTx, cpu, fake_ports, pool};
 use crate::verdict::{DropReason, VerdictKind};
 use crate::{Assembly, assemble};
 
@@ -76,7 +77,7 @@ fn is_name(name: &str) -> bool {
 fn assembly() -> (Assembly<FakeRx, FakeTx>, Vec<crate::testing::Wire>) {
     let (ports, wires) = fake_ports(1, &[1, 0], 64);
     let config = Config::read("program=forward", None).unwrap();
-    (assemble(ports, &config, 2, pool(256), clock()).unwrap(), wires)
+    (assemble(ports, &config, 2, pool(256), cpu()).unwrap(), wires)
 }
 
 fn metrics(assembly: &Assembly<FakeRx, FakeTx>) -> Exposition {
@@ -131,7 +132,20 @@ fn every_name_of_the_contract_is_there_from_the_start() {
     assert_eq!(metrics.get("sluice_pool_packets"), 256);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 256);
     assert_eq!(metrics.get("sluice_rx_mode{mode=\"hardware\"}"), 1);
-    assert_eq!(metrics.kinds.len(), 22);
+    assert_eq!(metrics.kinds.len(), 23);
+}
+
+#[test]
+fn a_port_with_a_stack_has_counters_of_it() {
+    let (ports, _wires) = fake_ports(1, &[2, 2], 64);
+    let config = Config::read("stack=1@192.0.2.1/24", None).unwrap();
+    let metrics = metrics(&assemble(ports, &config, 1, pool(256), cpu()).unwrap());
+    let stack: Vec<&String> = metrics.samples.keys().filter(|series| series.contains("_stack_")).collect();
+    let of_port_0 = stack.iter().filter(|series| series.contains("port=\"0\"")).count();
+    assert_eq!(of_port_0, 1, "sluice_stack_sent_packets_total alone: {stack:?}");
+    assert_eq!(metrics.count("sluice_stack_drops_total"), StackDrop::ALL.len());
+    assert_eq!(metrics.get("sluice_stack_taken_packets_total{port=\"1\"}"), 0);
+    assert_eq!(metrics.kinds.len(), 23 + 8);
 }
 
 #[test]
@@ -168,7 +182,6 @@ fn a_core_is_busy_or_idle() {
     let mut looks = 0;
     worker.run(
         &assembly.control,
-        nap,
         Some(&mut || {
             looks += 1;
             if looks == 3 {

@@ -4,6 +4,8 @@
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
+use crate::versioned::Versioned;
+
 /// Why the stack did not handle a frame that it took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackDrop {
@@ -104,4 +106,68 @@ pub struct StackCounters {
     pub unresolved: u64,
     /// Addresses given up because another station had them.
     pub conflicts: u64,
+}
+
+impl StackCounters {
+    const DROPS: usize = StackDrop::ALL.len();
+    const WORDS: usize = StackCounters::DROPS + 7;
+
+    /// Every counter, the drops first.
+    fn words(&self) -> [u64; StackCounters::WORDS] {
+        let StackCounters {
+            frames_in,
+            handled,
+            drops,
+            frames_made,
+            frames_out,
+            oversize,
+            unresolved,
+            conflicts,
+        } = *self;
+        let mut words = [0; StackCounters::WORDS];
+        let (first, rest) = words.split_at_mut(StackCounters::DROPS);
+        first.copy_from_slice(&drops.0);
+        rest.copy_from_slice(&[frames_in, handled, frames_made, frames_out, oversize, unresolved, conflicts]);
+        words
+    }
+
+    fn of_words(words: [u64; StackCounters::WORDS]) -> StackCounters {
+        let [drops @ .., frames_in, handled, frames_made, frames_out, oversize, unresolved, conflicts] =
+            words;
+        let drops = Drops(drops);
+        StackCounters { frames_in, handled, drops, frames_made, frames_out, oversize, unresolved, conflicts }
+    }
+}
+
+/// The counters of one stack, as the worker that runs it publishes them.
+pub(crate) struct StackStats(Versioned<{ StackCounters::WORDS }>);
+
+impl StackStats {
+    pub(crate) fn new() -> StackStats {
+        StackStats(Versioned::new())
+    }
+
+    pub(crate) fn publish(&self, counters: &StackCounters) {
+        self.0.publish(&counters.words());
+    }
+
+    pub(crate) fn read(&self) -> StackCounters {
+        StackCounters::of_words(self.0.read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_read() {
+        let numbers = core::array::from_fn(|place| 1 + place as u64);
+        let counters = StackCounters::of_words(numbers);
+        assert_eq!(counters.words(), numbers, "each counter has a place of its own");
+        let stats = StackStats::new();
+        assert_eq!(stats.read(), StackCounters::default());
+        stats.publish(&counters);
+        assert_eq!(stats.read(), counters);
+    }
 }

@@ -44,6 +44,7 @@ pub use smoltcp::time::{Duration, Instant};
 pub use smoltcp::wire::IpCidr;
 
 pub use config::{ALLOWED, Fault, MAX_ADDRESSES, PortAddress, StackError, StackSetting, parse};
+pub(crate) use counters::StackStats;
 pub use counters::{Drops, StackCounters, StackDrop};
 pub use echo::{CONNECTIONS, PORT as ECHO_PORT};
 pub use filter::{Destination, LocalFilter};

@@ -39,9 +39,10 @@ impl Bench {
         for frames in frames.chunks(MAX_BURST) {
             let mut burst: Burst = frames.iter().map(|frame| fill(&mut self.cache, frame)).collect();
             let ledger = &mut self.ledgers[worker];
+            let roster = Roster::new(worker, alloc::sync::Arc::default(), |_| ());
             ledger.port(port)[Counter::RxPackets] += burst.len() as u64;
             ledger.port(port)[Counter::RxBytes] += total_len(&burst);
-            self.steerings[worker].spread(port, &mut burst, &mut self.cache, ledger);
+            self.steerings[worker].spread(port, &mut burst, &mut self.cache, ledger, &roster);
             ledger.publish();
             kept.extend(burst.iter().map(|packet| packet.bytes().to_vec()));
         }

@@ -12,10 +12,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 use crate::stats::Counts;
-use crate::testing::{FakeRx, FakeTx, Wire, clock, fake_ports, nap, pool};
+use crate::testing::{FakeRx, FakeTx, Wire, cpu, fake_ports, pool};
 use crate::verdict::{PortId, VerdictKind};
 use crate::{Assembly, assemble};
 
+mod asleep;
 mod steering;
 
 type FakeWorker = Worker<FakeRx, FakeTx>;
@@ -46,9 +47,13 @@ impl Bench {
     }
 
     fn over(pool: &'static Pool, shape: Shape<'_>) -> Bench {
+        Bench::on(cpu(), pool, shape)
+    }
+
+    fn on(cpu: Cpu, pool: &'static Pool, shape: Shape<'_>) -> Bench {
         let config = Config::read(shape.words, None).unwrap();
         let (ports, wires) = fake_ports(shape.rx_queues, shape.tx_queues, shape.ring);
-        let Assembly { control, workers } = assemble(ports, &config, shape.workers, pool, clock()).unwrap();
+        let Assembly { control, workers } = assemble(ports, &config, shape.workers, pool, cpu).unwrap();
         Bench { control, workers, wires, pool, numbers: HashMap::new(), flows: 1 }
     }
 
@@ -157,7 +162,10 @@ impl Bench {
         for tx in wires.iter().flat_map(|wire| &wire.tx) {
             tx.complete(usize::MAX);
         }
-        workers.into_iter().for_each(|worker| worker.run(&control, nap, None));
+        // Each on a thread of its own: those that steer wait for each other.
+        thread::scope(|scope| {
+            workers.into_iter().for_each(|worker| drop(scope.spawn(|| worker.run(&control, None))));
+        });
         let queues = control.wait_stopped().expect("the first to ask gets the queues");
         assert!(control.wait_stopped().is_none());
         drop(wires);
@@ -370,7 +378,7 @@ fn a_device_that_never_completes_does_not_hold_up_the_end() {
     (0..3).for_each(|_| bench.round());
     assert_eq!(bench.counts(0)[Counter::Waiting], 36);
     bench.control.stop();
-    bench.workers.pop().unwrap().run(&bench.control, nap, None);
+    bench.workers.pop().unwrap().run(&bench.control, None);
     assert_eq!(bench.counts(0)[Counter::Waiting], 0);
     assert_eq!(bench.counts(0)[Counter::Drop(DropReason::TxRingFull)], 36);
     bench.check();
@@ -385,7 +393,6 @@ fn chores_are_done_under_load_and_say_stop() {
     let worker = bench.workers.pop().unwrap();
     worker.run(
         &bench.control,
-        nap,
         Some(&mut || {
             if chores.fetch_add(1, Ordering::Relaxed) == 2 {
                 bench.control.stop();
@@ -415,7 +422,7 @@ fn on_threads(shape: Shape<'_>, frames: usize) {
     thread::scope(|scope| {
         for worker in bench.workers.drain(..) {
             scope.spawn(move || {
-                worker.run(control, nap, None);
+                worker.run(control, None);
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use forwarder::config::Config;
-use forwarder::{Assembly, Clock, Control, PortParts, Worker, assemble, buffers_outside_rings};
+use forwarder::{Assembly, Clock, Control, Cpu, PortParts, Worker, assemble, buffers_outside_rings};
 use netdrv::device::{Mac, Queues};
 use netdrv::pool::Pool;
 use netdrv::process::ProcessHal;
@@ -119,7 +119,7 @@ pub(super) fn walk(setup: Setup, bursts: u64) -> Result<()> {
 pub(super) const CHORES_MS: u64 = 5;
 
 fn run(worker: Worker<NullRx, NullTx>, control: &Control<NullRx, NullTx>, chores: Option<&mut dyn FnMut()>) {
-    worker.run(control, |_, _| {}, chores);
+    worker.run(control, chores);
 }
 
 /// The windows so far in which everyone had a core.
@@ -164,7 +164,9 @@ impl Walk {
             queues.tx.push(tx);
         }
         let port = PortParts { mac: Mac([2, 0, 0, 0, 0, 1]), mtu: 1500, rx_interrupts: 0, queues };
-        let assembly = assemble(vec![port], &config, workers, pool, clock);
+        // Nobody sleeps here, so nobody is woken.
+        let cpu = Cpu { clock, sleep: |_, _| {}, wake: |_| {} };
+        let assembly = assemble(vec![port], &config, workers, pool, cpu);
         Ok(Walk { cards, assembly: assembly.map_err(|refusal| anyhow!("{refusal}"))?, logs })
     }
 }

@@ -1,6 +1,8 @@
 //! Flows that the cores spread themselves (`rx=software`): every one of them decides and sends.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use forwarder::steer::worker_of;
@@ -10,10 +12,11 @@ use qemu::tally::Tally;
 use qemu::vhost::{Steering, TrafficConfig, TrafficPort, Window};
 use qemu::{Flows, Machine, Transform};
 
+use crate::frames::{frame_to, noise, reflected};
 use crate::harness::test;
 use crate::image::image;
 use crate::process::PATIENCE;
-use crate::rig::{check_stopped, wait_until};
+use crate::rig::{Rig, check_stopped, wait_until};
 
 /// Frames in the image at a time: fewer than the smallest ring holds.
 const WINDOW: usize = 192;
@@ -32,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test("steering::seventy_two_cores_on_a_card_with_one_queue_pair", || {
             one_receive_queue_feeds_all(Setup { cores: 72, pairs: 1 })
         }),
+        test("steering::a_lone_frame_wakes_the_core_that_is_to_decide", lone_frames_come_back),
     ]
 }
 
@@ -81,6 +85,31 @@ fn one_receive_queue_feeds_all(setup: Setup) -> Result<()> {
     let report = port.stop();
     ensure!(report.faults.total() == 0, "{report}");
     Ok(())
+}
+
+/// Frames of many flows, one at a time, after pauses in which all cores fall asleep.
+fn lone_frames_come_back() -> Result<()> {
+    const CORES: usize = 4;
+    const FRAMES: usize = 200;
+    let rig = Rig::boot(1, |machine| machine.words("program=reflect rx=software").cpus(CORES))?;
+    for (number, pause) in noise(2).take(FRAMES).enumerate() {
+        sleep(Duration::from_micros(10_000 * u64::from(pause) / 255));
+        let station = [0x02, 0, 0, 0, 1, pause];
+        let frame = frame_to(station, 60 + number, number);
+        rig.send(0, &frame)?;
+        ensure!(rig.receive(0)? == reflected(&frame), "frame {number} came back changed");
+    }
+    let report = rig.stop()?;
+    for core in 0..CORES {
+        let labels = [("core", &*core.to_string())];
+        let count = |name| report.metrics.count(name, &labels);
+        let (forwarded, wakeups) =
+            (count("sluice_core_forwarded_packets_total"), count("sluice_core_wakeups_total"));
+        ensure!(forwarded > 0, "core {core} forwarded nothing");
+        // The first core owns the receive queue, which has an interrupt.
+        ensure!(core == 0 || wakeups > 0, "core {core} was never woken");
+    }
+    check_stopped(&report, 1)
 }
 
 /// What goes in and comes back; clones are the same lane.
