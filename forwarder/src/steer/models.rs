@@ -27,6 +27,8 @@ struct Handing {
     steering: Steering,
     cache: PoolCache,
     ledger: Ledger,
+    /// Of workers that never sleep.
+    roster: Roster,
 }
 
 impl Scene {
@@ -45,6 +47,7 @@ impl Scene {
             steering: part(0, Vec::from([producer]), Vec::new()),
             cache: pool.cache(),
             ledger: Ledger::new(stats[0].decided.clone()),
+            roster: Roster::new(0, Arc::default(), |_| {}),
         };
         let to = part(1, Vec::new(), Vec::from([consumer]));
         Scene { pool, stats, from, to }
@@ -55,8 +58,10 @@ impl Handing {
     /// Receives frames with these numbers, all of one flow, which the other worker is to decide on.
     fn receive(&mut self, numbers: Range<u16>) {
         let flow = (0..).find(|&flow| self.steering.distance(&frame(flow, 0)) == 1).unwrap();
-        let mut burst = numbers.map(|number| fill(&mut self.cache, &frame(flow, number))).collect();
-        self.steering.spread(PORT, &mut burst, &mut self.cache, &mut self.ledger);
+        let mut burst: Burst = numbers.map(|number| fill(&mut self.cache, &frame(flow, number))).collect();
+        self.ledger.port(PORT)[Counter::RxPackets] += burst.len() as u64;
+        self.ledger.port(PORT)[Counter::RxBytes] += total_len(&burst);
+        self.steering.spread(PORT, &mut burst, &mut self.cache, &mut self.ledger, &self.roster);
         assert!(burst.is_empty());
         self.ledger.publish();
     }

@@ -76,7 +76,7 @@ fn what_is_kept_leaves_before_the_end() {
     drop(held);
     drop(queue);
     bench.control.stop();
-    bench.workers.pop().unwrap().run(&bench.control, nap, None);
+    bench.workers.pop().unwrap().run(&bench.control, None);
     bench.wires[0].tx[0].complete(64);
     assert_eq!(sent(&bench), (0..20).collect::<Vec<u8>>());
     bench.check();
