@@ -37,7 +37,8 @@
 //! waits in it; what it has handed out and `sluice_stack_sent_packets_total` does not count waits for room in a TX ring.
 //!
 //! `core` is a worker's number. `sluice_core_cycles_total` counts ticks of the time-stamp counter;
-//! `sluice_core_forwarded_packets_total` is each core's share of Σ forwarded, read a moment later.
+//! `sluice_core_forwarded_packets_total` is each core's share of Σ forwarded, read a moment later;
+//! `sluice_core_wakeups_total` counts the wake-ups (interrupts) that others sent to a core that slept.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write};
@@ -54,7 +55,7 @@ enum Kind {
     Gauge,
 }
 
-/// A counter of each port.
+/// The counters of each port.
 const PORT_COUNTERS: [(&str, &str, Counter); 8] = [
     ("sluice_port_rx_packets", "Packets received, with those refused at the ring.", Counter::RxPackets),
     ("sluice_port_rx_bytes", "Bytes received.", Counter::RxBytes),
@@ -66,8 +67,11 @@ const PORT_COUNTERS: [(&str, &str, Counter); 8] = [
     ("sluice_steered_packets", "Packets received here that were handed to another core.", Counter::Steered),
 ];
 
-/// A counter of a port's local stack.
-const STACK_COUNTERS: [(&str, &str, fn(&StackCounters) -> u64); 7] = [
+/// A name, what it means, and where the number is.
+type StackCounter = (&'static str, &'static str, fn(&StackCounters) -> u64);
+
+/// The counters of a port's local stack.
+const STACK_COUNTERS: [StackCounter; 7] = [
     ("sluice_stack_taken_packets", "Packets that the stack took.", |stack| stack.frames_in),
     ("sluice_stack_handled_packets", "Packets taken that were sound and for the stack.", |stack| {
         stack.handled
