@@ -6,6 +6,7 @@
 mod bar;
 mod faults;
 mod frames;
+mod init;
 mod interrupts;
 mod models;
 mod suite;
