@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[repr(align(128))]
 struct Life(AtomicU32);
 
-/// What a queue tells the card's owner. The queue alone writes it.
+/// What a queue tells the card's owner.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Notice {
@@ -25,6 +25,8 @@ pub(super) struct Notice {
     /// The descriptor that the queue takes back next, and the one up to which the device has them, the latter in the
     /// upper half.
     progress: AtomicU64,
+    /// Transmit queues: looks for a report that found none, since the card's owner asked.
+    vain_looks: AtomicU32,
     /// Transmit queues: frames that the card had and did not report before it was reset.
     lost: AtomicU64,
 }
@@ -40,6 +42,17 @@ impl Notice {
     pub(super) fn progress(&self) -> (u32, u32) {
         let progress = self.progress.load(Ordering::Relaxed);
         (progress as u32, (progress >> 32) as u32)
+    }
+
+    /// Says that there is still no report.
+    #[inline(always)]
+    pub(super) fn add_vain_look(&self) {
+        // Not one atomic step: a look that gets lost is one of many.
+        self.vain_looks.store(self.vain_looks.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn take_vain_looks(&self) -> u32 {
+        self.vain_looks.swap(0, Ordering::Relaxed)
     }
 
     pub(super) fn add_lost(&self, frames: u64) {

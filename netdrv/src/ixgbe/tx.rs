@@ -152,6 +152,9 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
                 count += 1;
             }
         }
+        if self.clean != self.group {
+            self.ring.gate().notice().add_vain_look();
+        }
         self.note();
         count
     }

@@ -13,8 +13,9 @@ use crate::mmio::Bar;
 const LINK_PERIOD: u64 = 100 * MILLISECOND;
 /// How often progress is looked at, and counters are read: the fastest of them take minutes to wrap.
 const PROGRESS_PERIOD: u64 = SECOND;
-/// Looks without progress after which a queue counts as hung.
-const PATIENCE: u8 = 2;
+/// Looks without progress after which a queue counts as hung: five seconds, as in Linux. In a virtual machine, whoever plays the
+/// card may well be off its CPU for one or two.
+const PATIENCE: u8 = 4;
 
 /// Counters of frames that came in damaged, or too short, or too long.
 const ERRORS: [ClearOnRead; 6] = [CRCERRS, RLEC, RUC, RFC, ROC, RJC];
@@ -150,7 +151,8 @@ impl Watch {
         missed
     }
 
-    /// The queue that has frames and moves none: the card fetches none of them, or reports none.
+    /// The queue that has frames and moves none: the card fetches none of them, or has fetched all and reports none although
+    /// the queue's owner looks for that.
     fn hung_tx(&mut self, bar: &impl Bar, gates: &Gates) -> Option<usize> {
         let notices = gates.notices().skip(self.rx.len());
         let mut hung = None;
@@ -159,7 +161,8 @@ impl Watch {
             // A register is read only where there is a question.
             let has_frames = clean != published;
             let head = if has_frames { TDH.row(queue).read(bar) } else { 0 };
-            if progress.is_stuck(has_frames, clean, head) {
+            let waits_in_vain = notice.take_vain_looks() > 0;
+            if progress.is_stuck(has_frames && (head != published || waits_in_vain), clean, head) {
                 hung = hung.or(Some(queue));
             }
         }

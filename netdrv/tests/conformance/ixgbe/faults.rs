@@ -51,6 +51,7 @@ impl Loaded {
 
     /// Ends the load, and holds that forwarding works, that no frame is missing, and that no buffer is.
     fn finish(mut self) {
+        self.pass(1_000, 0);
         assert_eq!(self.run(200), 200 / 5 * u64::from(LOAD), "forwarding works as before");
         self.pass(3_000, 0);
         assert_eq!(self.rig.bench.pending(0), 0);
@@ -82,7 +83,7 @@ fn a_transmit_queue_that_hangs_is_noticed() {
     let mut loaded = Loaded::new();
     loaded.run(100);
     loaded.inject(Fault::TransmitHang { queue: 0 });
-    loaded.run(6_000);
+    loaded.run(8_000);
     assert_eq!(loaded.resets(), 1);
     assert!(loaded.rig.bench.device().counters().lost > 0, "what hung is counted");
     loaded.finish();
@@ -93,7 +94,7 @@ fn a_receive_queue_that_stalls_is_noticed() {
     let mut loaded = Loaded::new();
     loaded.run(100);
     loaded.inject(Fault::ReceiveStall { queue: 0 });
-    loaded.run(6_000);
+    loaded.run(8_000);
     assert_eq!(loaded.resets(), 1);
     assert!(loaded.rig.bench.device().counters().missed > 0, "what did not come in is counted");
     loaded.finish();
@@ -106,7 +107,7 @@ fn completions_that_never_come_are_noticed() {
         let mut loaded = Loaded::new();
         loaded.run(100);
         loaded.inject(Fault::LostCompletions { queue: 0, count });
-        loaded.run(6_000);
+        loaded.run(8_000);
         assert_eq!(loaded.resets(), 1);
         let ring = loaded.rig.bench.device().shape().tx_ring as u64;
         let lost = loaded.rig.bench.device().counters().lost;
@@ -114,6 +115,18 @@ fn completions_that_never_come_are_noticed() {
         loaded.back -= lost;
         loaded.finish();
     }
+}
+
+/// Reports that nobody has looked at are no reason to reset a card: its owner may be asleep, or off its CPU.
+#[test]
+fn a_card_is_not_blamed_for_a_worker_that_is_late() {
+    let mut loaded = Loaded::new();
+    loaded.run(100);
+    (0..5).for_each(|number| assert!(loaded.rig.send(0, &IxgbeBench::frame(number, 64))));
+    loaded.rig.bench.live(30_000);
+    assert_eq!(loaded.resets(), 0);
+    assert_eq!(loaded.rig.bench.collect(0).len(), 5);
+    loaded.finish();
 }
 
 #[test]
@@ -151,11 +164,13 @@ fn a_link_that_comes_up_at_the_second_reset_is_given_it() {
     let mut loaded = Loaded::new();
     loaded.inject(Fault::NeedsSecondReset);
     loaded.inject(Fault::TransmitHang { queue: 0 });
-    loaded.run(4_000);
-    assert_eq!(loaded.rig.bench.device().link(), Link::Down);
-    loaded.run(2_000);
-    assert_eq!(loaded.resets(), 2);
-    assert_eq!(loaded.rig.bench.device().link(), Link::Up);
+    for (resets, link) in [(1, Link::Down), (2, Link::Up)] {
+        let is_there = |loaded: &mut Loaded| {
+            loaded.run(100);
+            loaded.resets() == resets && loaded.rig.bench.device().link() == link
+        };
+        assert!((0..80).any(|_| is_there(&mut loaded)), "reset {resets}");
+    }
     loaded.finish();
 }
 
@@ -205,10 +220,10 @@ fn faults_at_any_moment_leave_nothing_uncounted() {
                 1 => Fault::LinkDown,
                 _ => worst,
             });
-            loaded.run(fastrand::u64(0..800) * 5);
+            loaded.run(fastrand::u64(0..1_500) * 5);
             loaded.inject(Fault::LinkUp);
         }
-        loaded.run(6_000);
+        loaded.run(8_000);
         loaded.finish();
     }
 }
