@@ -10,7 +10,7 @@ use netdrv::sync::{AtomicBool, Ordering, SpinMutex, spin_loop};
 use crate::metrics;
 use crate::stack::StackStats;
 use crate::stats::{self, Counts, LockStats, WorkerStats};
-use crate::steer::RxMode;
+use crate::steer::{RxMode, Steering};
 use crate::txmap::Plan;
 use crate::txpath::TxPath;
 use crate::verdict::PortId;
@@ -46,15 +46,20 @@ struct Returned<R, T> {
 
 /// The queues of all workers after the end. The devices still own what is in the rings: stop them, then drop this, and
 /// every buffer is home.
+///
+/// The rings of steering are among them, so that one core frees what may be thousands: workers that each freed their
+/// own would all wait for the lock of the heap.
 pub struct StoppedQueues<R, T> {
     pub(crate) rx: Vec<R>,
     pub(crate) tx: Vec<TxPath<T>>,
+    pub(crate) steering: Vec<Steering>,
 }
 
 impl<R, T> Control<R, T> {
     /// `spare` are the TX queues that no worker uses.
     pub(crate) fn new(telemetry: Telemetry, spare: Vec<T>) -> Control<R, T> {
-        let queues = StoppedQueues { rx: Vec::new(), tx: spare.into_iter().map(TxPath::Dedicated).collect() };
+        let spare = spare.into_iter().map(TxPath::Dedicated).collect();
+        let queues = StoppedQueues { rx: Vec::new(), tx: spare, steering: Vec::new() };
         Control {
             stopping: AtomicBool::new(false),
             telemetry,
@@ -109,6 +114,7 @@ impl<R, T> Control<R, T> {
         if let Some(queues) = &mut returned.queues {
             queues.rx.extend(remains.rx);
             queues.tx.extend(remains.tx);
+            queues.steering.extend(remains.steering);
         }
     }
 }

@@ -233,6 +233,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         StoppedQueues {
             rx: self.inputs.into_iter().map(|input| input.queue).collect(),
             tx: self.outputs.into_paths().chain(self.local.into_paths()).collect(),
+            steering: Vec::from([self.steering]),
         }
     }
 }

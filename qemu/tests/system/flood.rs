@@ -12,12 +12,12 @@ use libtest_mimic::Trial;
 use qemu::flows::Source;
 use qemu::ports::mac_octets;
 use qemu::vhost::{Offer, TrafficConfig, TrafficPort};
-use qemu::{Flows, Guest, Machine, Metrics};
+use qemu::{Flows, Machine, Metrics};
 
 use crate::harness::test;
 use crate::image::image;
 use crate::process::PATIENCE;
-use crate::rig::{check_stopped, wait_until};
+use crate::rig::{check_stopped, describe, wait_until};
 
 use peer::{Peer, STACK};
 
@@ -81,8 +81,8 @@ fn withstands(setup: Setup) -> Result<()> {
         },
     );
     let mut peer = Peer::new(&port, from_stack);
-    peer.ping(PINGS).with_context(|| describe(&guest, &port))?;
-    peer.echo(STREAM).with_context(|| describe(&guest, &port))?;
+    peer.ping(PINGS).with_context(|| describe(&guest))?;
+    peer.echo(STREAM).with_context(|| describe(&guest))?;
     wait_until(&guest, "the flood goes on", || port.counts().total().frames_out >= FRAMES)?;
 
     let metrics = guest.metrics()?;
@@ -110,10 +110,4 @@ fn check_shares(metrics: &Metrics) -> Result<()> {
     let mean = shares.iter().sum::<u64>() / WORKERS as u64;
     ensure!(shares.iter().all(|&share| share >= mean / 2), "a core is left out: {shares:?}");
     Ok(())
-}
-
-/// What there is to know when something has not come back.
-fn describe(guest: &Guest, port: &TrafficPort) -> String {
-    let metrics = guest.metrics().map(|metrics| format!("{:#?}", metrics.samples()));
-    format!("{}\n{metrics:?}\n{}", port.counts(), guest.log())
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use qemu::metrics::Sample;
 use qemu::{Endpoint, Guest, Machine, Metrics, Ready, StopReport};
 use tempfile::TempDir;
 
@@ -88,11 +89,25 @@ impl Rig {
 pub(crate) fn wait_until(guest: &Guest, what: &str, reached: impl Fn() -> bool) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !reached() {
-        ensure!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}\n{}", guest.log());
+        ensure!(Instant::now() < deadline, "{what}: not in {PATIENCE:?}\n{}", describe(guest));
         ensure!(guest.exited().is_none(), "{what}: not before the machine's end\n{}", guest.log());
         std::thread::sleep(PAUSE);
     }
     Ok(())
+}
+
+/// What there is to know of an image that does not do what it should: every counter that is not 0, and the console.
+pub(crate) fn describe(guest: &Guest) -> String {
+    let log = guest.log();
+    let counters: String = match guest.metrics() {
+        Ok(metrics) => metrics.samples().iter().filter(|sample| sample.value != 0.0).map(line).collect(),
+        Err(error) => format!("{error:#}\n"),
+    };
+    counters + &log
+}
+
+fn line(Sample { name, labels, value }: &Sample) -> String {
+    format!("{name} {labels:?} {value}\n")
 }
 
 /// What holds when the image has stopped: every buffer is home, and every packet has come to an end that is counted.
