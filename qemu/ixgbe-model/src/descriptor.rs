@@ -40,29 +40,37 @@ pub(crate) struct Data {
 /// Where legacy and advanced descriptors differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Legacy {
-        vlan: u16,
-        /// Insert a checksum at `checksum_offset`, over what begins at `checksum_start`.
-        insert_checksum: bool,
-        checksum_offset: u8,
-        checksum_start: u8,
-    },
-    Advanced {
-        /// Split the frame into TCP or UDP segments.
-        segment: bool,
-        /// Which of the queue's two contexts.
-        context: usize,
-        /// The context is to be consulted whatever the options say.
-        check_context: bool,
-        insert_ip_checksum: bool,
-        insert_l4_checksum: bool,
-        /// Bytes of the frame, or of what is to be segmented.
-        payload: usize,
-    },
+    Legacy(Legacy),
+    Advanced(Advanced),
+}
+
+/// What a legacy descriptor asks for (7.2.3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Legacy {
+    pub(crate) vlan: u16,
+    /// Insert a checksum at `checksum_offset`, over what begins at `checksum_start`.
+    pub(crate) insert_checksum: bool,
+    pub(crate) checksum_offset: u8,
+    pub(crate) checksum_start: u8,
+}
+
+/// What an advanced descriptor asks for (7.2.3.2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advanced {
+    /// Split the frame into TCP or UDP segments.
+    pub(crate) segment: bool,
+    /// Which of the queue's two contexts.
+    pub(crate) context: usize,
+    /// The context is to be consulted whatever the options say.
+    pub(crate) check_context: bool,
+    pub(crate) insert_ip_checksum: bool,
+    pub(crate) insert_l4_checksum: bool,
+    /// Bytes of the frame, or of what is to be segmented.
+    pub(crate) payload: usize,
 }
 
 /// What a context descriptor says (7.2.3.2.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) vlan: u16,
     pub(crate) mac_len: usize,
@@ -74,11 +82,12 @@ pub(crate) struct Context {
 }
 
 /// The L4T field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum L4 {
     Udp,
     Tcp,
     Sctp,
+    #[default]
     Reserved,
 }
 
@@ -118,12 +127,12 @@ impl Data {
             crc: bit(25),
             report: bit(27),
             insert_vlan: bit(30),
-            form: Form::Legacy {
+            form: Form::Legacy(Legacy {
                 vlan: (raw.high >> 48) as u16,
                 insert_checksum: bit(26),
                 checksum_offset: (raw.high >> 16) as u8,
                 checksum_start: (raw.high >> 40) as u8,
-            },
+            }),
         }
     }
 
@@ -136,14 +145,14 @@ impl Data {
             crc: bit(25),
             report: bit(27),
             insert_vlan: bit(30),
-            form: Form::Advanced {
+            form: Form::Advanced(Advanced {
                 segment: bit(31),
                 context: (raw.high >> 36 & 1) as usize,
                 check_context: bit(39),
                 insert_ip_checksum: bit(40),
                 insert_l4_checksum: bit(41),
                 payload: (raw.high >> 46) as usize,
-            },
+            }),
         }
     }
 }

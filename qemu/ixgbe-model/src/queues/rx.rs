@@ -1,5 +1,7 @@
 //! From the packet buffer into rings: put the frame in the host's memory, write descriptors back (datasheet 7.1).
 
+use std::borrow::Cow;
+
 use super::arrival::{PacketBuffer, Waiting};
 use super::steer::Route;
 use super::{Layout, Ring, check_ring_write, check_withdrawn, is_enabled, offload};
@@ -43,7 +45,7 @@ impl Receive {
         check_write(core, register, queue, value);
         match register {
             Register::RXDCTL => {
-                if value & DCTL_ENABLE != 0 {
+                if value & DCTL_ENABLE != 0 && !is_enabled(core, &LAYOUT, queue) {
                     check_buffers(core, queue);
                     self.broken &= !(1 << queue);
                 }
@@ -206,20 +208,12 @@ fn put(
     route: &Route,
 ) -> Result<usize, Unmapped> {
     let mut template = describe(frame, headers, route);
-    let mut stripped = Vec::new();
-    let mut data = frame;
-    if template.tagged && core.values.at(Register::RXDCTL, queue) & RXDCTL_VME != 0 {
+    let strips_tag = template.tagged && core.values.at(Register::RXDCTL, queue) & RXDCTL_VME != 0;
+    if strips_tag {
         template.vlan = headers.vlan.unwrap_or(0);
-        stripped.extend_from_slice(&frame[..12]);
-        stripped.extend_from_slice(&frame[12 + TAG_LEN..]);
-        data = &stripped;
     }
-    let with_crc;
-    if !core.values.has(Register::HLREG0, HLREG0_RXCRCSTRP) {
-        with_crc = [data, &crc32fast::hash(frame).to_le_bytes()].concat();
-        data = &with_crc;
-    }
-
+    let strips_crc = core.values.has(Register::HLREG0, HLREG0_RXCRCSTRP);
+    let data = delivered_bytes(frame, strips_tag, strips_crc);
     let descriptor_type = core.values.at(Register::SRRCTL, queue) >> 25 & 7;
     let ring = Ring::of(core, &LAYOUT, queue);
     let mut head = ring.head;
@@ -236,6 +230,21 @@ fn put(
         core.values.set_at(Register::RDH, queue, head);
     }
     Ok(data.len())
+}
+
+/// The bytes of a frame that the host gets.
+fn delivered_bytes(frame: &[u8], strips_tag: bool, strips_crc: bool) -> Cow<'_, [u8]> {
+    if !strips_tag && strips_crc {
+        return Cow::Borrowed(frame);
+    }
+    let mut data = frame.to_vec();
+    if strips_tag {
+        data.drain(12..12 + TAG_LEN);
+    }
+    if !strips_crc {
+        data.extend(crc32fast::hash(frame).to_le_bytes());
+    }
+    Cow::Owned(data)
 }
 
 /// What every descriptor of the frame says.

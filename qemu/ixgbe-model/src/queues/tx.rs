@@ -3,7 +3,7 @@
 use super::offload::{self, Checksums};
 use super::{Layout, QUEUES, Ring, check_ring_write, check_withdrawn, is_enabled};
 use crate::core::Core;
-use crate::descriptor::{self, Context, Data, Form, Raw, Transmit as Descriptor};
+use crate::descriptor::{self, Advanced, Context, Data, Form, Legacy, Raw, Transmit as Descriptor};
 use crate::filter::Cast;
 use crate::headers::{Headers, VLAN_ETHERTYPE};
 use crate::host::{Memory, Unmapped, Wire};
@@ -257,7 +257,7 @@ impl Work<'_> {
             state.frame.clear();
             state.first = None;
             state.descriptors = 0;
-        } else if data.report && matches!(data.form, Form::Advanced { .. }) {
+        } else if data.report && matches!(data.form, Form::Advanced(_)) {
             self.core.report(Rule::StatusBeforeEnd, Register::TDT, queue, data.address);
         }
         Ok(data.report)
@@ -271,69 +271,68 @@ impl Work<'_> {
             self.core.report(Rule::FrameWithoutCrc, Register::TDT, queue, len as u64);
         }
         match first.form {
-            Form::Legacy { vlan, insert_checksum, checksum_offset, checksum_start } => {
-                check_len(len)?;
-                if insert_checksum {
-                    let (start, at) = (usize::from(checksum_start), usize::from(checksum_offset));
-                    if !offload::insert_checksum(&mut state.frame, start, at) {
-                        return Err(Stop::Broken(Rule::MissingContext, len as u64));
-                    }
-                }
-                self.send(queue, &mut state.frame, first.insert_vlan.then_some(vlan));
-                Ok(())
-            }
-            Form::Advanced { .. } => self.advanced(state, queue, first),
+            Form::Legacy(legacy) => self.legacy(state, queue, first, legacy),
+            Form::Advanced(advanced) if advanced.segment => self.segments(state, queue, first, advanced),
+            Form::Advanced(advanced) => self.advanced(state, queue, first, advanced),
         }
     }
 
-    fn advanced(&mut self, state: &mut Queue, queue: usize, first: Data) -> Result<(), Stop> {
-        let Form::Advanced {
-            segment,
-            context,
-            check_context,
-            insert_ip_checksum,
-            insert_l4_checksum,
-            payload,
-        } = first.form
-        else {
-            return Ok(());
-        };
-        let len = state.frame.len();
-        let wanted = Checksums { ip: insert_ip_checksum, l4: insert_l4_checksum };
-        let needs_context = segment || check_context || wanted.ip || wanted.l4 || first.insert_vlan;
-        let context = match state.contexts[context] {
-            Some(context) => context,
-            None if needs_context => return Err(Stop::Broken(Rule::MissingContext, context as u64)),
-            None => Context {
-                vlan: 0,
-                mac_len: 0,
-                ip_len: 0,
-                l4_len: 0,
-                mss: 0,
-                ipv4: false,
-                l4: descriptor::L4::Reserved,
-            },
-        };
-        let vlan = first.insert_vlan.then_some(context.vlan);
-        if segment {
-            let header = context.mac_len + context.ip_len + context.l4_len;
-            if header + payload != len {
-                self.core.report(Rule::PayloadLength, Register::TDT, queue, payload as u64);
+    fn legacy(&mut self, state: &mut Queue, queue: usize, first: Data, legacy: Legacy) -> Result<(), Stop> {
+        check_len(state.frame.len())?;
+        if legacy.insert_checksum {
+            let (start, at) = (usize::from(legacy.checksum_start), usize::from(legacy.checksum_offset));
+            if !offload::insert_checksum(&mut state.frame, start, at) {
+                return Err(Stop::Broken(Rule::MissingContext, at as u64));
             }
-            let frame = std::mem::take(&mut state.frame);
-            offload::segment(&frame, &context, |part| self.send(queue, part, vlan))
-                .map_err(|_| Stop::Broken(Rule::MissingContext, len as u64))?;
-            state.frame = frame;
-            return Ok(());
         }
+        self.send(queue, &mut state.frame, first.insert_vlan.then_some(legacy.vlan));
+        Ok(())
+    }
+
+    fn advanced(
+        &mut self,
+        state: &mut Queue,
+        queue: usize,
+        first: Data,
+        advanced: Advanced,
+    ) -> Result<(), Stop> {
+        let len = state.frame.len();
         check_len(len)?;
-        if payload != len {
-            self.core.report(Rule::PayloadLength, Register::TDT, queue, payload as u64);
-        }
+        self.check_payload(queue, advanced.payload, len);
+        let wanted = Checksums { ip: advanced.insert_ip_checksum, l4: advanced.insert_l4_checksum };
+        let context = match state.contexts[advanced.context] {
+            Some(context) => context,
+            None if advanced.check_context || wanted.ip || wanted.l4 || first.insert_vlan => {
+                return Err(Stop::Broken(Rule::MissingContext, advanced.context as u64));
+            }
+            None => Context::default(),
+        };
         offload::finish(&mut state.frame, &context, wanted)
             .map_err(|_| Stop::Broken(Rule::MissingContext, len as u64))?;
-        self.send(queue, &mut state.frame, vlan);
+        self.send(queue, &mut state.frame, first.insert_vlan.then_some(context.vlan));
         Ok(())
+    }
+
+    /// One descriptor, several frames (7.2.4).
+    fn segments(
+        &mut self,
+        state: &mut Queue,
+        queue: usize,
+        first: Data,
+        advanced: Advanced,
+    ) -> Result<(), Stop> {
+        let missing = Stop::Broken(Rule::MissingContext, advanced.context as u64);
+        let Some(context) = state.contexts[advanced.context] else { return Err(missing) };
+        let header = context.mac_len + context.ip_len + context.l4_len;
+        self.check_payload(queue, advanced.payload, state.frame.len().saturating_sub(header));
+        let vlan = first.insert_vlan.then_some(context.vlan);
+        offload::segment(&state.frame, &context, |part| self.send(queue, part, vlan)).map_err(|_| missing)
+    }
+
+    fn check_payload(&mut self, queue: usize, payload: usize, actual: usize) {
+        if payload != actual {
+            self.core.report(Rule::PayloadLength, Register::TDT, queue, payload as u64);
+        }
     }
 
     /// A frame leaves the card.
