@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use libtest_mimic::{Failed, Trial};
+use qemu::emulator;
 
 /// Something that a test cannot do without.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,10 @@ pub(crate) enum Need {
     File(&'static str),
     /// The right to make taps and network namespaces.
     Root,
+    /// A QEMU that plugs in cards which this process holds.
+    CardsFromOutside,
+    /// Debian's kernel and drivers in a guest.
+    LinuxGuest,
 }
 
 /// The emulator: what every test here needs.
@@ -58,6 +63,8 @@ pub(crate) fn test_with(
 impl Need {
     fn is_met(&self) -> bool {
         match self {
+            Self::CardsFromOutside => emulator::path_for_whole_cards().is_ok(),
+            Self::LinuxGuest => emulator::cache().is_ok_and(|cache| cache.join("guest/vmlinuz").is_file()),
             Self::Program("qemu-system-x86_64") if std::env::var_os("SLUICE_QEMU").is_some() => true,
             Self::Program(name) => qemu::process::find(name).is_some(),
             Self::File(path) => Path::new(path).exists(),
@@ -71,6 +78,8 @@ impl Need {
             Self::Program(name) => format!("no {name}, see scripts/setup.sh --tests"),
             Self::File(path) => format!("no {path}, see scripts/setup.sh --tests"),
             Self::Root => "not root".into(),
+            Self::CardsFromOutside => "no QEMU with vfio-user-pci, see scripts/setup.sh --tests".into(),
+            Self::LinuxGuest => "no Linux guest, see scripts/setup.sh --tests".into(),
         }
     }
 }

@@ -16,6 +16,8 @@ mod harness;
 mod hosts;
 mod idle;
 mod image;
+mod judges;
+mod linux;
 mod lone;
 mod outside;
 mod process;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         hosts::trials(),
         stack::trials(),
         steering::trials(),
+        judges::trials(),
         traffic::trials(),
         flood::trials(),
         grid::trials(),
