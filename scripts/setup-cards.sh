@@ -84,8 +84,9 @@ make_guest() {
     # shellcheck disable=SC2086 # one word a file
     add_programs "$root" "$tree" $GUEST_PROGRAMS
     pack "$tree" >"$scratch/result/linux.initrd"
-    # testpmd links to the driver of the card; the pools of its buffers are looked for when it runs.
-    add_programs "$root" "$tree" usr/bin/dpdk-testpmd "$LIBRARIES/librte_mempool_ring.so"
+    # testpmd links to the driver of the card; the pools of its buffers, and what ends a thread, are
+    # looked for when it runs.
+    add_programs "$root" "$tree" usr/bin/dpdk-testpmd "$LIBRARIES"/{librte_mempool_ring.so,libgcc_s.so.1}
     pack "$tree" >"$scratch/result/dpdk.initrd"
 }
 

@@ -6,6 +6,7 @@
 mod accounting;
 mod bench;
 mod boot;
+mod card;
 mod cli;
 mod console;
 mod crashes;
@@ -17,6 +18,7 @@ mod hosts;
 mod idle;
 mod image;
 mod judges;
+mod lane;
 mod linux;
 mod lone;
 mod outside;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         hosts::trials(),
         stack::trials(),
         steering::trials(),
+        card::trials(),
         judges::trials(),
         traffic::trials(),
         flood::trials(),

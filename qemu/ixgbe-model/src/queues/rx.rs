@@ -36,6 +36,9 @@ pub(crate) struct Receive {
     broken: u128,
 }
 
+/// The bits of a tail that can be written (8.2.3.8.5).
+const TAIL: u32 = 0xffff;
+
 impl Receive {
     pub(crate) fn reset(&mut self) {
         *self = Receive::default();
@@ -51,9 +54,13 @@ impl Receive {
                 }
                 core.values.set_at(register, queue, value);
             }
-            // Silicon runs off the ring; here the ring stands still.
-            Register::RDT if value >= core.values.at(Register::RDLEN, queue) / 16 && value != 0 => {
-                self.broken |= 1 << queue;
+            Register::RDT => {
+                let ring = Ring::of(core, &LAYOUT, queue);
+                // Silicon runs off the ring; here the ring stands still.
+                if is_enabled(core, &LAYOUT, queue) && value >= ring.size {
+                    self.broken |= 1 << queue;
+                }
+                core.values.set_at(register, queue, value & TAIL);
             }
             Register::RXCTRL => {
                 check_receiver(core, value);

@@ -1,0 +1,325 @@
+//! The image on Intel cards, as the model is one that QEMU plugs in: the same driver as on a real card.
+//!
+//! Every test ends with the model's word that nothing was done to it which real silicon punishes.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use qemu::vfio::{Cable, CardOptions, CardPort, CardReport, Fault, Model};
+use qemu::vhost::{Sink, Source, TrafficConfig, TrafficPort};
+use qemu::{Flows, Guest, Machine, PortSpec, Transform};
+use tempfile::TempDir;
+
+use crate::harness::{Need, test_with};
+use crate::image::image;
+use crate::lane::Lane;
+use crate::process::PAUSE;
+use crate::rig::{check_stopped, wait_until};
+
+/// How long the image may take to boot, with 72 cores on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Frames of each lane.
+const FRAMES: u64 = 10_000;
+
+const SFP: Kind = Kind::Card(Model::Sfp82599);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let card = |name, body: fn() -> Result<()>| test_with(&[Need::CardsFromOutside], name, body);
+    let mut trials = vec![
+        card("card::one_core_reflects", || {
+            exchange(&Setup {
+                ports: &[SFP],
+                cores: 1,
+                words: "program=reflect",
+                queues: 1,
+                line: "tx=dedicated",
+            })
+        }),
+        card("card::two_cards_forward_over_four_queues", || {
+            exchange(&Setup {
+                ports: &[SFP, SFP],
+                cores: 4,
+                words: "program=forward",
+                queues: 4,
+                line: "rx-queues=4",
+            })
+        }),
+        card("card::sixteen_queues", || {
+            exchange(&Setup {
+                ports: &[SFP],
+                cores: 16,
+                words: "program=reflect",
+                queues: 16,
+                line: "rx-queues=16",
+            })
+        }),
+        card("card::seventy_two_cores_share_sixty_four_rings", || {
+            let words = "program=reflect rx=software";
+            exchange(&Setup { ports: &[SFP], cores: 72, words, queues: 64, line: "tx-queues=64" })
+        }),
+        card("card::x540_and_x550_forward", || {
+            let ports = &[Kind::Card(Model::X540), Kind::Card(Model::X550)];
+            exchange(&Setup { ports, cores: 2, words: "program=forward", queues: 2, line: "ixgbe" })
+        }),
+        card("card::to_virtio_and_back", || {
+            exchange(&Setup {
+                ports: &[SFP, Kind::Virtio],
+                cores: 2,
+                words: "program=forward",
+                queues: 2,
+                line: "ixgbe",
+            })
+        }),
+        card("card::tags_stay_in_the_frame", tags_stay),
+        card("card::a_link_that_flaps", || faults(&Misfortune::flaps())),
+    ];
+    if let Some(minutes) = soak_minutes() {
+        trials.push(card("card::soak", || faults(&Misfortune::soak())));
+        eprintln!("soak: {minutes} minutes");
+    }
+    trials
+}
+
+/// A kind of port.
+#[derive(Clone, Copy)]
+enum Kind {
+    Card(Model),
+    Virtio,
+}
+
+/// An image with ports of these kinds.
+struct Setup {
+    ports: &'static [Kind],
+    cores: usize,
+    words: &'static str,
+    /// Transmit queues of each card that send.
+    queues: usize,
+    /// What the image says of its first port at boot.
+    line: &'static str,
+}
+
+/// 1,000 flows cross the image from every port; nothing is lost, changed or out of order, and every buffer comes home.
+fn exchange(setup: &Setup) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+    let count = setup.ports.len();
+    let transform = if count == 1 { Transform::MacsSwapped } else { Transform::Unchanged };
+    let lanes: Vec<_> = (0..count).map(|port| Lane::new(port, FRAMES, transform)).collect();
+    let leaving = |port: usize| &lanes[if count == 1 { port } else { port ^ 1 }];
+    let ports: Vec<_> = (0..count)
+        .map(|port| Port::listen(&folder, port, setup, &lanes[port], leaving(port)))
+        .collect::<Result<_>>()?;
+    let guest = boot(&ports, setup.cores, setup.words)?;
+    let line = guest.wait_for_line(|line| line.contains("port 0 ixgbe"), PATIENCE)?.text;
+    ensure!(line.contains(setup.line), "no {} in {line}", setup.line);
+    wait_for_links(&guest, &ports)?;
+    for (number, port) in ports.iter().enumerate() {
+        port.start(lanes[number].source(), leaving(number).sink());
+    }
+    for (number, lane) in lanes.iter().enumerate() {
+        lane.wait_for_all().with_context(|| {
+            let drops = guest.metrics().map(|metrics| metrics.count("sluice_drops_total", &[]));
+            format!("from port {number}, {drops:?} dropped by the image\n{}", guest.log())
+        })?;
+    }
+    check_stopped(&guest.stop()?, count)?;
+    ports.into_iter().try_for_each(|port| port.stop(setup.queues))
+}
+
+fn boot(ports: &[Port], cores: usize, words: &str) -> Result<Guest> {
+    let machine = Machine::new(image()?).cpus(cores).memory_mib(512).words("on-panic=exit").words(words);
+    let machine = machine.time_limit(Some(Duration::from_secs(600)));
+    let guest = ports.iter().fold(machine, |machine, port| machine.port(port.spec())).start()?;
+    guest.wait_ready(PATIENCE)?;
+    Ok(guest)
+}
+
+/// What is sent on a link that is still down is lost.
+fn wait_for_links(guest: &Guest, ports: &[Port]) -> Result<()> {
+    let cards = ports.iter().filter(|port| matches!(port, Port::Card(_))).count();
+    let links = || guest.lines().iter().filter(|line| line.text.contains("link up, ")).count();
+    wait_until(guest, "the links are up", || links() >= cards)
+}
+
+/// A port of either kind.
+enum Port {
+    Card(CardPort),
+    Virtio(TrafficPort),
+}
+
+impl Port {
+    /// A port that lane `enters` goes in at, and lane `leaves` comes out of.
+    fn listen(folder: &TempDir, number: usize, setup: &Setup, enters: &Lane, leaves: &Lane) -> Result<Self> {
+        let (takes, gives) = (Some(enters.window()), Some(leaves.window()));
+        let path = folder.path().join(format!("port{number}"));
+        match setup.ports[number] {
+            Kind::Card(model) => {
+                let options = CardOptions { model, ..Default::default() };
+                CardPort::listen(path, options, Cable::Traffic { takes, gives }).map(Self::Card)
+            }
+            Kind::Virtio => {
+                let config =
+                    TrafficConfig { queue_pairs: setup.cores as u16, takes, gives, ..Default::default() };
+                TrafficPort::listen(path, config).map(Self::Virtio)
+            }
+        }
+    }
+
+    fn spec(&self) -> PortSpec {
+        match self {
+            Self::Card(card) => card.spec(),
+            Self::Virtio(port) => port.spec(),
+        }
+    }
+
+    fn start(&self, source: impl Source, sink: impl Sink) {
+        match self {
+            Self::Card(card) => card.start(source, sink),
+            Self::Virtio(port) => port.start(source, sink),
+        }
+    }
+
+    fn stop(self, queues: usize) -> Result<()> {
+        match self {
+            Self::Card(card) => {
+                let report = card.stop();
+                let used = report.cable.queues_out();
+                ensure!(used == queues, "{used} queues sent, not {queues}");
+                nothing_is_wrong(&report)
+            }
+            Self::Virtio(port) => {
+                let report = port.stop();
+                ensure!(report.faults.total() == 0, "{report}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What real silicon punishes was not done, and nothing was done that the model does not know.
+pub(crate) fn nothing_is_wrong(report: &CardReport) -> Result<()> {
+    ensure!(report.violations.is_empty() && report.unknown.is_empty(), "{report}");
+    Ok(())
+}
+
+/// Frames with one VLAN tag and with two come back as they went in, but for their addresses.
+fn tags_stay() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+    let cable = Cable::Traffic { takes: None, gives: None };
+    let card = CardPort::listen(folder.path().join("card"), CardOptions::default(), cable)?;
+    let port = [Port::Card(card)];
+    let guest = boot(&port, 1, "program=reflect")?;
+    let [Port::Card(card)] = port else { unreachable!("it was made above") };
+    let (sender, came_back) = std::sync::mpsc::channel();
+    let mut frames = vec![tagged(&[0x8100_2064]), tagged(&[0x88a8_0065, 0x8100_e066])].into_iter();
+    let expected: Vec<_> = frames.as_slice().iter().map(|frame| crate::frames::reflected(frame)).collect();
+    let source = move |frame: &mut Vec<u8>| frames.next().is_some_and(|next| frame.write_all(&next).is_ok());
+    card.start(source, move |_: u16, frame: &[u8]| drop(sender.send(frame.to_vec())));
+    for expected in expected {
+        let frame = came_back.recv_timeout(PATIENCE).context("no frame came back")?;
+        ensure!(frame == expected, "{frame:02x?} is not {expected:02x?}");
+    }
+    check_stopped(&guest.stop()?, 1)?;
+    nothing_is_wrong(&card.stop())
+}
+
+/// An experimental frame of 80 bytes with these tags, protocol and control information each.
+fn tagged(tags: &[u32]) -> Vec<u8> {
+    let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2];
+    frame.extend(tags.iter().flat_map(|tag| tag.to_be_bytes()));
+    frame.extend([0x88, 0xb5]);
+    frame.resize(80, 0x5a);
+    frame
+}
+
+// ---------------------------------------------------------------------------------------------------------- misfortune
+
+/// What befalls the cards, again and again.
+struct Misfortune {
+    faults: Vec<Fault>,
+    /// Between two of them.
+    pause: Duration,
+    lasts: Duration,
+}
+
+/// How long to soak, from `SLUICE_SOAK`; not at all where that is absent.
+fn soak_minutes() -> Option<u64> {
+    let minutes = std::env::var("SLUICE_SOAK").ok()?;
+    Some(minutes.parse().unwrap_or_else(|_| panic!("SLUICE_SOAK={minutes} is no number of minutes")))
+}
+
+impl Misfortune {
+    /// The cable is pulled and plugged in again, twenty times.
+    fn flaps() -> Self {
+        let faults = vec![Fault::LinkDown, Fault::LinkUp];
+        Self { faults, pause: Duration::from_millis(100), lasts: Duration::from_secs(4) }
+    }
+
+    /// Everything that the image has to live through.
+    fn soak() -> Self {
+        let faults = vec![
+            Fault::LinkDown,
+            Fault::LinkUp,
+            Fault::LostCompletions { queue: 0, count: 3 },
+            Fault::TransmitHang { queue: 1 },
+            Fault::SpontaneousReset,
+            Fault::NeedsSecondReset,
+            Fault::LinkUp,
+        ];
+        let lasts = Duration::from_secs(60 * soak_minutes().unwrap_or(0));
+        Self { faults, pause: Duration::from_secs(3), lasts }
+    }
+}
+
+/// Two cards under traffic without an end meet with misfortune; frames come out again afterwards, every frame is
+/// accounted for, and every buffer comes home.
+fn faults(misfortune: &Misfortune) -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+    let cards: Vec<_> = (0..2)
+        .map(|port| {
+            let cable = Cable::Traffic { takes: None, gives: None };
+            CardPort::listen(folder.path().join(format!("port{port}")), CardOptions::default(), cable)
+        })
+        .collect::<Result<_>>()?;
+    let machine = Machine::new(image()?).cpus(2).memory_mib(256).words("on-panic=exit program=forward");
+    let limit = misfortune.lasts + Duration::from_secs(300);
+    let machine = cards.iter().fold(machine, |machine, card| machine.port(card.spec()));
+    let guest = machine.time_limit(Some(limit)).start()?;
+    guest.wait_ready(PATIENCE)?;
+
+    let flowing = Arc::new(AtomicBool::new(true));
+    for (number, card) in cards.iter().enumerate() {
+        card.start(endless(number, &flowing), |_: u16, _: &[u8]| {});
+    }
+    let begin = Instant::now();
+    for fault in misfortune.faults.iter().cycle() {
+        if begin.elapsed() >= misfortune.lasts {
+            break;
+        }
+        cards.iter().for_each(|card| card.with_card(|card| card.inject(*fault)));
+        std::thread::sleep(misfortune.pause);
+    }
+    for card in &cards {
+        card.with_card(|card| card.inject(Fault::LinkUp));
+    }
+    for card in &cards {
+        let before = card.report().cable.frames_out();
+        wait_until(&guest, "frames come out", || card.report().cable.frames_out() >= before + 1_000)?;
+    }
+    flowing.store(false, Ordering::Relaxed);
+    std::thread::sleep(PAUSE);
+    let report = guest.stop()?;
+    ensure!(report.home == report.pool, "{} of {} buffers home", report.home, report.pool);
+    crate::rig::check_balance(&report.metrics, cards.len())?;
+    cards.into_iter().try_for_each(|card| nothing_is_wrong(&card.stop()))
+}
+
+/// Flows without an end, while they flow.
+fn endless(number: usize, flowing: &Arc<AtomicBool>) -> impl Source + use<> {
+    let mut flows = Flows::new(number as u16, 1000, 1000 * u64::from(u32::MAX));
+    let flowing = Arc::clone(flowing);
+    move |frame: &mut Vec<u8>| flowing.load(Ordering::Relaxed) && qemu::Source::next(&mut flows, frame)
+}

@@ -1,0 +1,87 @@
+//! A lane of checked traffic: what goes in at one port, and what has to come out of another, or of the same.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use qemu::flows::Source;
+use qemu::tally::Tally;
+use qemu::vhost::Window;
+use qemu::{Counts, Flows, Transform};
+
+use crate::process::PAUSE;
+
+/// Frames under way at a time: fewer than the smallest ring has, so that nothing overflows.
+const WINDOW: usize = 160;
+/// How long the frames may take: an emulated processor on a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One direction of traffic; clones are the same lane.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    state: Arc<Mutex<State>>,
+    window: Window,
+}
+
+struct State {
+    flows: Flows,
+    tally: Tally,
+}
+
+impl Lane {
+    /// 1,000 UDP flows with so many frames in all, which come out in this form. Lanes are told apart by their number.
+    pub(crate) fn new(number: usize, frames: u64, transform: Transform) -> Self {
+        let flows = Flows::new(number as u16, 1000, frames).expect(transform);
+        let state = State { flows, tally: Tally::default() };
+        Self { state: Arc::new(Mutex::new(state)), window: Window::new(WINDOW) }
+    }
+
+    /// The bound on what is under way: taken from where frames go in, given back where they come out.
+    pub(crate) fn window(&self) -> Window {
+        self.window.clone()
+    }
+
+    /// Gives the frames, in order.
+    pub(crate) fn source(&self) -> impl qemu::vhost::Source + use<> {
+        let lane = self.clone();
+        move |frame: &mut Vec<u8>| {
+            let mut state = lane.state();
+            let given = state.flows.next(frame);
+            if given {
+                state.tally.sent();
+            }
+            given
+        }
+    }
+
+    /// Takes the frames that come out.
+    pub(crate) fn sink(&self) -> impl qemu::vhost::Sink + use<> {
+        let lane = self.clone();
+        move |_: u16, frame: &[u8]| {
+            let mut state = lane.state();
+            let arrival = state.flows.recognise(frame);
+            state.tally.arrived(arrival);
+        }
+    }
+
+    /// What has become of the frames so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.state().tally.counts()
+    }
+
+    /// Waits until as many frames have come out as were to go in: all of them, unchanged, each flow in order.
+    pub(crate) fn wait_for_all(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let total = self.state().flows.total();
+        while self.counts().received < total && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        let counts = self.counts();
+        ensure!(counts.received >= total && counts.fault().is_none(), "{total} were to come out: {counts:?}");
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it counts")
+    }
+}
