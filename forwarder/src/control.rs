@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use netdrv::device::DeviceCounters;
 use netdrv::pool::Pool;
 use netdrv::sync::{AtomicBool, Ordering, SpinMutex, spin_loop};
 
@@ -83,9 +84,9 @@ impl<R, T> Control<R, T> {
         self.telemetry.counts(port)
     }
 
-    /// Writes all metrics as OpenMetrics text.
-    pub fn write_metrics(&self, out: &mut impl fmt::Write) -> fmt::Result {
-        metrics::write(&self.telemetry, out)
+    /// Writes all metrics as OpenMetrics text, with what the `devices` of the ports count by themselves.
+    pub fn write_metrics(&self, devices: &[DeviceCounters], out: &mut impl fmt::Write) -> fmt::Result {
+        metrics::write(&self.telemetry, devices, out)
     }
 
     /// Tells the workers to end.

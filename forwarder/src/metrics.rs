@@ -29,6 +29,9 @@
 //! damaged, device_reset and steer_ring_full − steering_waiting**. A verdict `drop` or `aborted` is the drop reason `verdict` or `aborted`. A `tx`
 //! or `redirect` can end as a drop (`no_such_port`, `tx_unavailable`, `tx_ring_full`, `tx_refused`).
 //!
+//! What `sluice_device_…` counts stands beside all that: a packet that the device missed or found in error came to no ring, and one
+//! that was lost in a reset is among those that a TX ring took.
+//!
 //! Bytes are those of whole frames without CRC. A frame that the driver refused has packets but no bytes on the receiving side
 //! (its length is not known), and bytes but no packets on the transmitting side (the ring had to take it to see that).
 //!
@@ -42,6 +45,8 @@
 
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Write};
+
+use netdrv::device::DeviceCounters;
 
 use crate::control::{PortTelemetry, Telemetry};
 use crate::stack::{StackCounters, StackDrop};
@@ -68,6 +73,20 @@ const PORT_COUNTERS: [(&str, &str, Counter); 8] = [
 ];
 
 /// A name, what it means, and where the number is.
+type DeviceCounter = (&'static str, &'static str, fn(&DeviceCounters) -> u64);
+
+/// What a port's device counts by itself.
+const DEVICE_COUNTERS: [DeviceCounter; 5] = [
+    ("sluice_device_missed_packets", "Packets that the device had no buffer for.", |device| device.missed),
+    ("sluice_device_error_packets", "Packets that came damaged, too short or too long.", |device| {
+        device.errors
+    }),
+    ("sluice_device_lost_packets", "Packets in a TX ring when the device was reset.", |device| device.lost),
+    ("sluice_device_resets", "Resets of the device since boot.", |device| device.resets),
+    ("sluice_device_link_changes", "Times that the link went up or down.", |device| device.link_changes),
+];
+
+/// A name, what it means, and where the number is.
 type StackCounter = (&'static str, &'static str, fn(&StackCounters) -> u64);
 
 /// The counters of a port's local stack.
@@ -86,7 +105,7 @@ const STACK_COUNTERS: [StackCounter; 7] = [
 ];
 
 /// Writes everything, ending with a line `# EOF`.
-pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
+pub(crate) fn write(telemetry: &Telemetry, devices: &[DeviceCounters], out: &mut impl Write) -> fmt::Result {
     // One reading for the whole text, so that its numbers agree.
     let ports: Vec<Counts> =
         (0..).map(PortId).take(telemetry.ports.len()).map(|port| telemetry.counts(port)).collect();
@@ -94,6 +113,7 @@ pub(crate) fn write(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result 
     family(out, "sluice_rx_mode", Kind::Gauge, "1 for who spreads flows over the cores.")?;
     writeln!(out, "sluice_rx_mode{{mode=\"{}\"}} 1", telemetry.rx.label())?;
     write_stacks(telemetry, out)?;
+    write_devices(devices, out)?;
     write_tx_map(telemetry, out)?;
     write_cores(telemetry, out)?;
     write_shares(telemetry, out)?;
@@ -257,6 +277,16 @@ fn write_pool(telemetry: &Telemetry, out: &mut impl Write) -> fmt::Result {
 fn single(out: &mut impl Write, name: &str, help: &str, value: impl Display) -> fmt::Result {
     family(out, name, Kind::Gauge, help)?;
     writeln!(out, "{name} {value}")
+}
+
+fn write_devices(devices: &[DeviceCounters], out: &mut impl Write) -> fmt::Result {
+    for (name, help, count) in DEVICE_COUNTERS {
+        family(out, name, Kind::Counter, help)?;
+        for (port, device) in devices.iter().enumerate() {
+            writeln!(out, "{name}_total{{port=\"{port}\"}} {}", count(device))?;
+        }
+    }
+    Ok(())
 }
 
 fn family(out: &mut impl Write, name: &str, kind: Kind, help: &str) -> fmt::Result {

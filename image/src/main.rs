@@ -54,7 +54,7 @@ fn main(boot: &'static Boot) -> ! {
 
     let mut operator = Operator::default();
     let mut chores = || {
-        operator.attend(&control);
+        operator.attend(&control, &ports);
         ports.attend();
     };
     own.run(&control, Some(&mut chores));

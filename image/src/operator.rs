@@ -22,11 +22,11 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// Takes what was typed, and carries out the commands that are complete.
-    pub(crate) fn attend(&mut self, control: &Control<Rx, Tx>) {
+    pub(crate) fn attend(&mut self, control: &Control<Rx, Tx>, ports: &Ports) {
         while let Some(byte) = console::read_byte() {
             if byte == b'\n' || byte == b'\r' {
                 let line = core::mem::take(&mut self.line);
-                carry_out(line.trim(), control);
+                carry_out(line.trim(), control, ports);
             } else {
                 // A line that is too long is an unknown command by its beginning.
                 let _ = self.line.try_push(char::from(byte));
@@ -35,19 +35,19 @@ impl Operator {
     }
 }
 
-fn carry_out(command: &str, control: &Control<Rx, Tx>) {
+fn carry_out(command: &str, control: &Control<Rx, Tx>, ports: &Ports) {
     match command {
         "" => {}
-        "metrics" => print_metrics(control),
+        "metrics" => print_metrics(control, ports),
         "stop" => control.stop(),
         _ => println!("unknown command {command:?}; commands: metrics stop"),
     }
 }
 
-fn print_metrics(control: &Control<Rx, Tx>) {
+fn print_metrics(control: &Control<Rx, Tx>, ports: &Ports) {
     // Line by line: the console's lock is held for one line, not for all of them.
     let mut lines = Lines(ArrayString::new());
-    if control.write_metrics(&mut lines).is_err() {
+    if control.write_metrics(&ports.counters(), &mut lines).is_err() {
         log::error!("a metric's line is longer than {} bytes", lines.0.capacity());
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn wind_down(control: &Control<Rx, Tx>, mut ports: Ports, pool: &'sta
     let queues = control.wait_stopped();
     ports.stop();
     drop(queues);
-    print_metrics(control);
+    print_metrics(control, &ports);
     println!("sluice stopped pool={} home={}", pool.count(), pool.in_depot());
     power::stop(Code::Stopped)
 }

@@ -10,7 +10,7 @@ use forwarder::verdict::PortId;
 use forwarder::{Control, PortParts};
 use kernel::pci::msix::Msix;
 use kernel::{pci, println};
-use netdrv::device::{NetDevice, QueueWish};
+use netdrv::device::{DeviceCounters, NetDevice, QueueWish};
 use netdrv::ixgbe::{self, Ixgbe, Module};
 use netdrv::mmio::Window;
 use netdrv::pool::Pool;
@@ -100,6 +100,11 @@ impl Ports {
                 control.tx_plan(PortId(number)),
             );
         }
+    }
+
+    /// What each device counts by itself.
+    pub(crate) fn counters(&self) -> Vec<DeviceCounters> {
+        self.0.iter().map(|port| port.device.counters()).collect()
     }
 
     /// Looks after every device.

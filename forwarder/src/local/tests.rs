@@ -198,7 +198,7 @@ fn a_stack_shows_its_counters() {
     bench.arrive(0, &foreign(), 2);
     bench.settle();
     let mut text = String::new();
-    bench.assembly.control.write_metrics(&mut text).unwrap();
+    bench.assembly.control.write_metrics(&[], &mut text).unwrap();
     for sample in [
         "sluice_stack_taken_packets_total{port=\"0\"} 5",
         "sluice_stack_handled_packets_total{port=\"0\"} 3",

@@ -2,6 +2,8 @@ use std::collections::{HashMap, HashSet};
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use netdrv::device::DeviceCounters;
+
 use crate::config::Config;
 use crate::stack::StackDrop;
 use crate::testing::{FakeRx, FakeTx, cpu, fake_ports, pool};
@@ -82,8 +84,23 @@ fn assembly() -> (Assembly<FakeRx, FakeTx>, Vec<crate::testing::Wire>) {
 
 fn metrics(assembly: &Assembly<FakeRx, FakeTx>) -> Exposition {
     let mut text = String::new();
-    assembly.control.write_metrics(&mut text).unwrap();
+    assembly.control.write_metrics(&[], &mut text).unwrap();
     Exposition::parse(&text)
+}
+
+#[test]
+fn a_device_s_own_counters_are_there_for_each_port() {
+    let counted = DeviceCounters { missed: 1, errors: 2, lost: 3, resets: 4, link_changes: 5 };
+    let mut text = String::new();
+    let assembly = assembly().0;
+    assembly.control.write_metrics(&[DeviceCounters::default(), counted], &mut text).unwrap();
+    let metrics = Exposition::parse(&text);
+    for (count, name) in
+        (1..).zip(["missed_packets", "error_packets", "lost_packets", "resets", "link_changes"])
+    {
+        let of = |port| metrics.get(&std::format!("sluice_device_{name}_total{{port=\"{port}\"}}"));
+        assert_eq!((of(0), of(1)), (0, count), "{name}");
+    }
 }
 
 #[test]
@@ -132,7 +149,7 @@ fn every_name_of_the_contract_is_there_from_the_start() {
     assert_eq!(metrics.get("sluice_pool_packets"), 256);
     assert_eq!(metrics.get("sluice_pool_free_packets"), 256);
     assert_eq!(metrics.get("sluice_rx_mode{mode=\"hardware\"}"), 1);
-    assert_eq!(metrics.kinds.len(), 23);
+    assert_eq!(metrics.kinds.len(), 28);
 }
 
 #[test]
@@ -145,7 +162,7 @@ fn a_port_with_a_stack_has_counters_of_it() {
     assert_eq!(of_port_0, 1, "sluice_stack_sent_packets_total alone: {stack:?}");
     assert_eq!(metrics.count("sluice_stack_drops_total"), StackDrop::ALL.len());
     assert_eq!(metrics.get("sluice_stack_taken_packets_total{port=\"1\"}"), 0);
-    assert_eq!(metrics.kinds.len(), 23 + 8);
+    assert_eq!(metrics.kinds.len(), 28 + 8);
 }
 
 #[test]

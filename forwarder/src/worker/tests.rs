@@ -172,7 +172,7 @@ impl Bench {
         drop(queues);
         assert_eq!(pool.in_depot(), pool.count());
         let mut text = String::new();
-        control.write_metrics(&mut text).unwrap();
+        control.write_metrics(&[], &mut text).unwrap();
         let free = std::format!("sluice_pool_free_packets {}\n", pool.count());
         assert!(text.contains(&free), "{text}");
     }

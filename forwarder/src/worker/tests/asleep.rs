@@ -58,7 +58,7 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
 /// Wake-ups of all workers.
 fn wakeups(bench: &Bench) -> u64 {
     let mut text = String::new();
-    bench.control.write_metrics(&mut text).unwrap();
+    bench.control.write_metrics(&[], &mut text).unwrap();
     let lines = text.lines().filter(|line| line.starts_with("sluice_core_wakeups_total{"));
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }
