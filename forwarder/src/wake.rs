@@ -91,6 +91,8 @@ impl Roster {
     }
 }
 
+#[cfg(all(test, loom))]
+pub(crate) mod models;
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;

@@ -260,5 +260,7 @@ fn remove_shorter(len: usize, burst: &mut Burst, cache: &mut PoolCache) -> u64 {
     (before - burst.len()) as u64
 }
 
+#[cfg(all(test, loom))]
+mod models;
 #[cfg(test)]
 mod tests;

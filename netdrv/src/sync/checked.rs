@@ -4,7 +4,34 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 pub use loom::hint::spin_loop;
-pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A flag. What is stored is swapped in: a swap comes right after what it has replaced, before any later store, but the
+/// checker knows that of swaps alone, and would show a reader orders of stores and swaps that can't be.
+#[derive(Default)]
+pub struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    /// A flag with this value.
+    pub fn new(value: bool) -> AtomicBool {
+        AtomicBool(loom::sync::atomic::AtomicBool::new(value))
+    }
+
+    /// The value.
+    pub fn load(&self, order: Ordering) -> bool {
+        self.0.load(order)
+    }
+
+    /// Sets the value.
+    pub fn store(&self, value: bool, order: Ordering) {
+        self.0.swap(value, order);
+    }
+
+    /// Sets the value. Returns the one before.
+    pub fn swap(&self, value: bool, order: Ordering) -> bool {
+        self.0.swap(value, order)
+    }
+}
 
 /// The lock, with the interface of `lock_api`'s. In which order those who wait are served, where kinds differ, is for the
 /// checker to vary; nobody spins, which would be endless to check. The checker's lock orders more than it must: taking it

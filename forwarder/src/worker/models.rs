@@ -1,0 +1,94 @@
+//! Workers as they ship, of which one sleeps and is woken by another. See [`wake`](crate::wake).
+
+use alloc::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread::{self, JoinHandle};
+use netdrv::pool::{BULK, Pool};
+use netdrv::process::ReusedMemory;
+
+use super::*;
+use crate::config::Config;
+use crate::testing::{FakeRx, FakeTx, Wire, cpu, fake_ports};
+use crate::verdict::VerdictKind;
+use crate::wake::models::{sleep, sleep_here, wake};
+use crate::{Assembly, assemble};
+
+/// Two workers on one port, of which this thread is the one that can be woken.
+struct Scene {
+    control: Arc<Control<FakeRx, FakeTx>>,
+    workers: [Worker<FakeRx, FakeTx>; 2],
+    wires: Vec<Wire>,
+}
+
+impl Scene {
+    fn new(words: &str) -> Scene {
+        sleep_here();
+        let config = Config::read(words, None).unwrap();
+        let pool = Pool::new::<ReusedMemory>(2 * BULK).unwrap();
+        let (ports, wires) = fake_ports(1, &[2], 64);
+        let cpu = Cpu { sleep, wake, ..cpu() };
+        let Assembly { control, workers } = assemble(ports, &config, 2, pool, cpu).unwrap();
+        let Ok(workers) = workers.try_into() else { panic!("two were asked for") };
+        Scene { control, workers, wires }
+    }
+}
+
+/// Goes through the orders in which no more than `preemptions` cores are stopped where they need not stop.
+fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    let model = Arc::new(model);
+    builder.check(move || {
+        let model = model.clone();
+        spawn(move || model()).join().unwrap();
+    });
+}
+
+/// A thread with a stack that a whole worker fits on: the checker's own have 32 KiB.
+fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    const WORDS: usize = 0x1_0000;
+    thread::Builder::new().stack_size(WORDS).spawn(body).unwrap()
+}
+
+#[test]
+fn whom_packets_are_handed_to_is_awake_or_woken() {
+    check(3, || {
+        let Scene { control, workers: [mut receiver, mut sleeper], wires } =
+            Scene::new("program=drop rx=software batch=1");
+        // Two frames of a flow that is the other worker's.
+        let frame = |flow: u8| [&[flow; 12][..], &[0x88, 0xb5], &[0; 46]].concat();
+        let flow = (0..).find(|&flow| crate::steer::worker_of(&frame(flow), 2) == Some(1)).unwrap();
+        wires[0].rx[0].state().arriving.extend([frame(flow), frame(flow)]);
+        let receiving = spawn(move || {
+            assert_eq!([receiver.round(), receiver.round()], [RoundKind::Busy; 2]);
+            receiver
+        });
+        let decided =
+            |sleeper: &mut Worker<_, _>| sleeper.ledger.port(PortId(0))[Counter::Verdict(VerdictKind::Drop)];
+        while decided(&mut sleeper) < 2 {
+            if sleeper.round() == RoundKind::Idle {
+                sleeper.doze(&control, LONGEST);
+            }
+        }
+        drop(receiving.join().unwrap());
+    });
+}
+
+#[test]
+fn whoever_sees_the_end_wakes_those_who_sleep() {
+    check(3, || {
+        let Scene { control, workers: [first, sleeper], .. } = Scene::new("program=drop");
+        let ending = spawn({
+            let control = control.clone();
+            move || {
+                control.stop();
+                first.run(&control, None);
+            }
+        });
+        sleeper.run(&control, None);
+        ending.join().unwrap();
+        assert!(control.wait_stopped().is_some());
+    });
+}
