@@ -12,11 +12,11 @@ use core::time::Duration;
 use netdrv::device::TxQueue;
 use netdrv::packet::{Burst, MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
-use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::meter::Clock;
 use crate::ports::total_len;
 use crate::programs::Program;
+use crate::ring::{Consumer, Producer, PushError, RingBuffer};
 use crate::stack::{Budget, Destination, Instant, LocalFilter, Stack, StackStats};
 use crate::stats::{Counter, Counts, Ledger};
 use crate::txpath::TxPath;
@@ -53,7 +53,7 @@ struct Inlet {
 impl Inlet {
     fn hand_over(&mut self, packet: Packet) -> Result<(), (DropReason, Packet)> {
         self.used = true;
-        let refuse = |rtrb::PushError::Full(packet)| (DropReason::StackQueueFull, packet);
+        let refuse = |PushError::Full(packet)| (DropReason::StackQueueFull, packet);
         self.queue.push(packet).map_err(refuse)
     }
 }

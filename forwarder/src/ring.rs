@@ -2,7 +2,7 @@
 //! [`sync`](netdrv::sync).
 
 #[cfg(not(loom))]
-pub(crate) use rtrb::{Consumer, Producer, RingBuffer, chunks::ChunkError};
+pub(crate) use rtrb::{Consumer, Producer, PushError, RingBuffer, chunks::ChunkError};
 
 #[cfg(loom)]
 mod checked;

@@ -57,6 +57,14 @@ pub(crate) fn verdicts_on(program: Program, port: u16, ports: u16, frames: &[&[u
     verdicts.to_vec()
 }
 
+/// A frame in which the station 192.0.2.2 asks who has 192.0.2.1.
+pub(crate) fn arp_request() -> Vec<u8> {
+    let mut request = std::vec![0xff; 6];
+    request.extend([2, 0, 0, 0, 1, 1, 0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1]);
+    request.extend([2, 0, 0, 0, 1, 1, 192, 0, 2, 2, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
+    request
+}
+
 /// A receive queue, and the device's hold on it. Clones are the same queue.
 #[derive(Clone, Default)]
 pub(crate) struct FakeRx(Arc<Mutex<RxState>>);

@@ -56,6 +56,16 @@ impl<T> Producer<T> {
         self.buffer.capacity() - (self.tail - head) as usize
     }
 
+    pub(crate) fn push(&mut self, item: T) -> Result<(), PushError<T>> {
+        match self.write_chunk_uninit(1) {
+            Ok(chunk) => {
+                chunk.fill_from_iter(core::iter::once(item));
+                Ok(())
+            }
+            Err(ChunkError::TooFewSlots(_)) => Err(PushError::Full(item)),
+        }
+    }
+
     pub(crate) fn write_chunk_uninit(&mut self, count: usize) -> Result<WriteChunk<'_, T>, ChunkError> {
         match self.slots() {
             slots if slots < count => Err(ChunkError::TooFewSlots(slots)),
@@ -68,6 +78,14 @@ impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
         self.buffer.is_abandoned.store(true, Ordering::Release);
     }
+}
+
+pub(crate) enum PushError<T> {
+    Full(T),
+}
+
+pub(crate) enum PopError {
+    Empty,
 }
 
 pub(crate) enum ChunkError {
@@ -110,6 +128,10 @@ impl<T> Consumer<T> {
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.buffer.is_abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pop(&mut self) -> Result<T, PopError> {
+        self.read_chunk(1).ok().and_then(|chunk| chunk.into_iter().next()).ok_or(PopError::Empty)
     }
 
     pub(crate) fn read_chunk(&mut self, count: usize) -> Result<ReadChunk<'_, T>, ChunkError> {

@@ -9,12 +9,12 @@ use netdrv::process::ReusedMemory;
 
 use super::*;
 use crate::config::Config;
-use crate::testing::{FakeRx, FakeTx, Wire, cpu, fake_ports};
+use crate::testing::{FakeRx, FakeTx, Wire, arp_request, cpu, fake_ports};
 use crate::verdict::VerdictKind;
 use crate::wake::models::{sleep, sleep_here, wake};
 use crate::{Assembly, assemble};
 
-/// Two workers on one port, of which this thread is the one that can be woken.
+/// Two workers, of which this thread is the one that can be woken.
 struct Scene {
     control: Arc<Control<FakeRx, FakeTx>>,
     workers: [Worker<FakeRx, FakeTx>; 2],
@@ -22,11 +22,12 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(words: &str) -> Scene {
+    /// Over so many ports with one RX queue.
+    fn new(words: &str, ports: usize) -> Scene {
         sleep_here();
         let config = Config::read(words, None).unwrap();
         let pool = Pool::new::<ReusedMemory>(2 * BULK).unwrap();
-        let (ports, wires) = fake_ports(1, &[2], 64);
+        let (ports, wires) = fake_ports(1, &[3, 3][..ports], 64);
         let cpu = Cpu { sleep, wake, ..cpu() };
         let Assembly { control, workers } = assemble(ports, &config, 2, pool, cpu).unwrap();
         let Ok(workers) = workers.try_into() else { panic!("two were asked for") };
@@ -56,7 +57,7 @@ fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHa
 fn whom_packets_are_handed_to_is_awake_or_woken() {
     check(3, || {
         let Scene { control, workers: [mut receiver, mut sleeper], wires } =
-            Scene::new("program=drop rx=software batch=1");
+            Scene::new("program=drop rx=software batch=1", 1);
         // Two frames of a flow that is the other worker's.
         let frame = |flow: u8| [&[flow; 12][..], &[0x88, 0xb5], &[0; 46]].concat();
         let flow = (0..).find(|&flow| crate::steer::worker_of(&frame(flow), 2) == Some(1)).unwrap();
@@ -79,7 +80,7 @@ fn whom_packets_are_handed_to_is_awake_or_woken() {
 #[test]
 fn whoever_sees_the_end_wakes_those_who_sleep() {
     check(3, || {
-        let Scene { control, workers: [first, sleeper], .. } = Scene::new("program=drop");
+        let Scene { control, workers: [first, sleeper], .. } = Scene::new("program=drop", 1);
         let ending = spawn({
             let control = control.clone();
             move || {
@@ -90,5 +91,26 @@ fn whoever_sees_the_end_wakes_those_who_sleep() {
         sleeper.run(&control, None);
         ending.join().unwrap();
         assert!(control.wait_stopped().is_some());
+    });
+}
+
+#[test]
+fn whom_packets_are_passed_to_is_awake_or_woken() {
+    check(2, || {
+        // The first worker runs the stack of the port that the second receives for.
+        let Scene { control, workers: [mut host, mut receiver], wires } =
+            Scene::new("program=drop batch=1 stack=1@192.0.2.1/24", 2);
+        wires[1].rx[0].state().arriving.extend([arp_request(), arp_request()]);
+        let receiving = spawn(move || {
+            assert_eq!([receiver.round(), receiver.round()], [RoundKind::Busy; 2]);
+            receiver
+        });
+        let port = PortId(1);
+        while host.ledger.port(port)[Counter::StackSent] < 2 {
+            if host.round() == RoundKind::Idle {
+                host.doze(&control, LONGEST);
+            }
+        }
+        drop(receiving.join().unwrap());
     });
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::idle::Cpu;
-use crate::testing::cpu;
+use crate::testing::{arp_request, cpu};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -100,9 +100,7 @@ fn a_packet_that_is_passed_wakes_the_worker_of_the_stacks() {
     let mut bench = Bench::on(cpu, pool(1024), shape);
     // As if the queue of worker 0, where nothing comes in, interrupted: no reason to look at it in between.
     bench.workers[0].inputs[0].interrupts = true;
-    let mut request = std::vec![0xff; 6];
-    request.extend([2, 0, 0, 0, 1, 1, 0x08, 0x06, 0, 1, 0x08, 0x00, 6, 4, 0, 1]);
-    request.extend([2, 0, 0, 0, 1, 1, 192, 0, 2, 2, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
+    let request = arp_request();
     let answers = |bench: &Bench| bench.counts(1)[Counter::StackSent];
     run(&mut bench, &THREADS, |bench| {
         for _ in 0..200 {
