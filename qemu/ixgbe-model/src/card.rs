@@ -228,7 +228,11 @@ impl Card {
         match fault {
             Fault::LinkDown => self.link.set_cable(&self.core, false),
             Fault::LinkUp => self.link.set_cable(&self.core, true),
-            Fault::SpontaneousReset => self.restart(0),
+            Fault::SpontaneousReset => {
+                self.restart(0);
+                // Nobody can wait for what nobody knows of.
+                self.reset.end(&mut self.core);
+            }
             _ => {}
         }
         self.link.update(&mut self.core, &mut self.interrupts);

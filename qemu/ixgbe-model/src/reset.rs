@@ -70,12 +70,18 @@ impl Reset {
         if core.now >= begun + core.options.reset_time {
             core.values.remove(Register::CTRL, CTRL_RST | CTRL_LRST);
         }
-        if core.now >= begun + core.options.settle_time {
-            core.values.insert(Register::EEC, EEC_AUTO_RD);
-            core.values.insert(Register::RDRXCTL, RDRXCTL_DMAIDONE);
-            core.values.reset(Register::EEMNGCTL);
-            self.begun = None;
+        if core.now >= begun + core.options.settle_time.max(core.options.reset_time) {
+            self.end(core);
         }
+    }
+
+    /// The card is ready.
+    pub(crate) fn end(&mut self, core: &mut Core) {
+        core.values.remove(Register::CTRL, CTRL_RST | CTRL_LRST);
+        core.values.insert(Register::EEC, EEC_AUTO_RD);
+        core.values.insert(Register::RDRXCTL, RDRXCTL_DMAIDONE);
+        core.values.reset(Register::EEMNGCTL);
+        self.begun = None;
     }
 
     /// Whether a write is lost because the card is in reset; it is a mistake until the card has settled.

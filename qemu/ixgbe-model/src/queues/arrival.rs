@@ -66,8 +66,7 @@ impl PacketBuffer {
         if !core.values.has(Register::RXCTRL, RXCTRL_RXEN) {
             stats::count(core, Register::RXMPC, 0);
             self.spare.push(frame);
-        } else if self.bytes + frame.len() > core.values.at(Register::RXPBSIZE, 0) as usize {
-            stats::count(core, Register::MPC, 0);
+        } else if !self.has_room(core, frame.len()) {
             interrupts.other(EICR_RX_MISS);
             self.spare.push(frame);
         } else {
@@ -76,8 +75,20 @@ impl PacketBuffer {
         true
     }
 
+    /// Whether a frame fits in; one that does not is counted as missed.
+    fn has_room(&self, core: &mut Core, len: usize) -> bool {
+        let fits = self.bytes + len <= core.values.at(Register::RXPBSIZE, 0) as usize;
+        if !fits {
+            stats::count(core, Register::MPC, 0);
+        }
+        fits
+    }
+
     /// What is sent in loop-back mode arrives.
     pub(super) fn loop_back(&mut self, core: &mut Core, frame: &[u8]) {
+        if !self.has_room(core, frame.len()) {
+            return;
+        }
         let mut copy = self.spare();
         copy.extend_from_slice(frame);
         self.admit(core, copy);
@@ -86,6 +97,9 @@ impl PacketBuffer {
     /// A frame of one pool goes to others.
     pub(super) fn switch(&mut self, core: &mut Core, frame: &[u8], headers: Headers, pools: u64) {
         for pool in (0..u64::BITS as usize).filter(|pool| pools >> pool & 1 == 1) {
+            if !self.has_room(core, frame.len()) {
+                return;
+            }
             let mut copy = self.spare();
             copy.extend_from_slice(frame);
             self.store(core, copy, headers, pool);

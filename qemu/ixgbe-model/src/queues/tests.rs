@@ -220,6 +220,20 @@ fn what_is_sent_in_loop_back_mode_is_received() {
 }
 
 #[test]
+fn a_loop_back_that_nobody_empties_has_an_end() {
+    let mut bench = running();
+    bench.write(Register::HLREG0, 0, HLREG0_TXCRCEN | HLREG0_RXCRCSTRP | HLREG0_LPBK);
+    bench.write(Register::RXPBSIZE, 0, 64 * 1024);
+    bench.write(Register::RXCTRL, 0, 0);
+    for round in 0..200 {
+        bench.put_tx(0, round % RING, &frame(5, 1000), WHOLE | REPORT | payload(1000));
+        bench.write(Register::TDT, 0, (round + 1) % RING);
+        bench.run();
+    }
+    assert_eq!(bench.read(Register::MPC, 0), 200 - 64 * 1024 / 1000);
+}
+
+#[test]
 fn the_crc_is_the_frame_s_where_it_is_not_stripped() {
     let mut bench = running();
     bench.write(Register::HLREG0, 0, HLREG0_TXCRCEN);

@@ -17,6 +17,16 @@ fn it_ends_by_itself_and_then_the_card_is_ready() {
 }
 
 #[test]
+fn it_may_never_end() {
+    let never = Duration::from_secs(3600);
+    let mut bench = Bench::new(CardOptions { reset_time: never, ..CardOptions::default() });
+    bench.write(Register::CTRL, 0, CTRL_RST);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.read(Register::CTRL, 0) & CTRL_RST, CTRL_RST);
+    assert_eq!(bench.read(Register::EEC, 0) & EEC_AUTO_RD, 0);
+}
+
+#[test]
 fn it_forgets_what_was_set_up_and_keeps_the_memories() {
     let mut bench = running();
     let random = bench.read(Register::MTA, 5);
