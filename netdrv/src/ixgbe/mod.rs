@@ -54,8 +54,7 @@ pub const BAR_LEN: usize = WINDOW_LEN;
 
 /// The smallest and largest rings that the driver makes. Their lengths in bytes are multiples of 128, as they must be.
 const RINGS: (usize, usize) = (64, 4096);
-/// How long a card may be without link after a reset before it is reset again, the link's logic too: some just don't come up
-/// the first time. Also how long after a reset that failed the next one is tried.
+/// How long after a reset that failed the next one is tried.
 const RETRY: u64 = 2 * SECOND;
 /// How long a stop waits for queues to leave their registers: they are there for some instructions.
 const LEAVE_PATIENCE: u64 = 100 * MILLISECOND;
@@ -241,7 +240,9 @@ impl<B: Bar> Ixgbe<B> {
                 return self.reset(Depth::Device);
             }
         }
-        if self.watch.never_had_link() && now.saturating_sub(since) >= RETRY {
+        // Some cards just don't come up the first time: they are reset again, the link's logic too.
+        let patience = self.setup.model.medium.link_patience();
+        if self.watch.never_had_link() && now.saturating_sub(since) >= patience {
             log::debug!("ixgbe {}: no link yet; the port is reset", self.mac);
             self.reset(Depth::Link);
         }

@@ -1,5 +1,7 @@
 //! The cards that the driver knows, and what they differ in.
 
+use super::wait::SECOND;
+
 /// Intel's PCI vendor id.
 pub const VENDOR: u16 = 0x8086;
 
@@ -53,6 +55,17 @@ pub(super) enum Medium {
     Backplane,
     /// Twisted pair: the firmware brings the link up.
     Copper,
+}
+
+impl Medium {
+    /// How long a link may take to come up, in nanoseconds: then it is not late but stuck.
+    pub(super) const fn link_patience(self) -> u64 {
+        match self {
+            Medium::Sfp | Medium::Backplane => 2 * SECOND,
+            // 10GBASE-T negotiates for seconds, and starts over with each reset.
+            Medium::Copper => 15 * SECOND,
+        }
+    }
 }
 
 /// The card of this device id, if it is one.

@@ -49,7 +49,9 @@ pub(super) struct Watch {
     link_looked: Option<u64>,
     progress_looked: u64,
     tx: Vec<Progress>,
+    /// By set of counters.
     rx: Vec<Progress>,
+    rx_queues: usize,
     pub(super) counters: DeviceCounters,
 }
 
@@ -80,7 +82,8 @@ impl Watch {
             link_looked: None,
             progress_looked: 0,
             tx: (0..tx).map(|_| Progress::default()).collect(),
-            rx: (0..rx).map(|_| Progress::default()).collect(),
+            rx: (0..rx.min(COUNTER_SETS)).map(|_| Progress::default()).collect(),
+            rx_queues: rx,
             counters: DeviceCounters::default(),
         }
     }
@@ -154,7 +157,7 @@ impl Watch {
     /// The queue that has frames and moves none: the card fetches none of them, or has fetched all and reports none although
     /// the queue's owner looks for that.
     fn hung_tx(&mut self, bar: &impl Bar, gates: &Gates) -> Option<usize> {
-        let notices = gates.notices().skip(self.rx.len());
+        let notices = gates.notices().skip(self.rx_queues);
         let mut hung = None;
         for (queue, (notice, progress)) in notices.zip(&mut self.tx).enumerate() {
             let (clean, published) = notice.progress();
@@ -169,15 +172,22 @@ impl Watch {
         hung
     }
 
-    /// The queue that has buffers and misses frames all the same.
+    /// The first of a set of queues that has buffers and misses frames all the same. Queues that share a set, beyond 16, are
+    /// judged together: which of them missed a frame is not known.
     fn stalled_rx(&mut self, bar: &impl Bar, gates: &Gates, missed: [u32; COUNTER_SETS]) -> Option<usize> {
         let mut stalled = None;
-        for (queue, (notice, progress)) in gates.notices().zip(&mut self.rx).enumerate() {
-            let (_, published) = notice.progress();
-            let misses = missed[queue % COUNTER_SETS] > 0;
-            let head = if misses { RDH.row(queue).read(bar) } else { 0 };
-            if progress.is_stuck(misses && head != published, published, head) {
-                stalled = stalled.or(Some(queue));
+        for (set, progress) in self.rx.iter_mut().enumerate() {
+            let queues = gates.notices().enumerate().take(self.rx_queues).skip(set).step_by(COUNTER_SETS);
+            let (mut has_buffers, mut heads, mut tails) = (false, 0u32, 0u32);
+            // A register is read only where there is a question.
+            for (queue, notice) in queues.filter(|_| missed[set] > 0) {
+                let (head, (_, tail)) = (RDH.row(queue).read(bar), notice.progress());
+                has_buffers |= head != tail;
+                heads = heads.wrapping_add(head);
+                tails = tails.wrapping_add(tail);
+            }
+            if progress.is_stuck(has_buffers, tails, heads) {
+                stalled = stalled.or(Some(set));
             }
         }
         stalled

@@ -32,6 +32,22 @@ fn every_card_gives_what_it_has() {
     }
 }
 
+/// 10GBASE-T negotiates for seconds; a link that has to come up at once and does not is started over.
+#[test]
+fn a_slow_link_is_waited_for_on_copper_alone() {
+    for (model, resets) in [(Model::X540, 0), (Model::Sfp82599, 3)] {
+        let link_time = std::time::Duration::from_secs(8);
+        let wish = QueueWish { pairs: 1, ring: 64, interrupts: 0 };
+        let options = CardOptions { model, link_time, ..CardOptions::default() };
+        let mut bench = IxgbeBench::new(options, wish).expect("a sane card");
+        bench.live(7_500);
+        assert_eq!(bench.device().counters().resets, resets);
+        bench.live(1_500);
+        let link = if resets == 0 { Link::Up } else { Link::Down };
+        assert_eq!(bench.device().link(), link, "{model:?}");
+    }
+}
+
 /// A UDP packet of flow `flow`, and the hash that the card makes of it.
 fn packet(flow: u16) -> (Vec<u8>, u32) {
     let (source, destination) = ([10, 0, 1, (flow % 7) as u8], [10, 0, 2, 1]);
