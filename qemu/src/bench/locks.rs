@@ -31,20 +31,33 @@ const BATCH: usize = 32;
 /// What leaves room for one more burst.
 const KEEP: WhenTaken = WhenTaken::Keep { most: MAX_BURST - BATCH };
 
+/// How often the contestants take turns: what else the machine does, and where its cores happen to be, meets all.
+const TURNS: usize = 6;
+
 /// How many threads, and what is looked at.
 #[derive(Clone, Copy)]
 struct Crowd {
     threads: usize,
     /// Packets in a window.
     window: u64,
-    /// How long it goes on.
+    /// How long a turn goes on.
     time: Duration,
 }
 
 /// Two threads with a core each.
-const PAIR: Crowd = Crowd { threads: 2, window: 4 * 1024, time: Duration::from_secs(4) };
+const PAIR: Crowd = Crowd { threads: 2, window: 4 * 1024, time: Duration::from_millis(800) };
 /// More threads than cores, so that the one that has the lock is often not running: virtual cores of a busy host.
-const CROWD: Crowd = Crowd { threads: 8, window: 8 * 1024, time: Duration::from_secs(6) };
+const CROWD: Crowd = Crowd { threads: 8, window: 8 * 1024, time: Duration::from_millis(1500) };
+
+/// A lock and what its users do when it is taken.
+type Contestant = (&'static str, fn(Crowd) -> Result<Outcome>);
+
+const CONTESTANTS: [Contestant; 4] = [
+    ("ticket, waits", |crowd| run::<RawTicketMutex>(crowd, WhenTaken::Wait)),
+    ("test and set, waits", |crowd| run::<RawSpinMutex>(crowd, WhenTaken::Wait)),
+    ("ticket, keeps a burst", |crowd| run::<RawTicketMutex>(crowd, KEEP)),
+    ("test and set, keeps a burst (shipped)", |crowd| run::<RawSpinMutex>(crowd, KEEP)),
+];
 
 /// Compares them; the tables.
 ///
@@ -54,14 +67,20 @@ pub(super) fn compare() -> Result<Vec<Sheet>> {
     Ok(vec![compare_pair()?, compare_crowd()?])
 }
 
-/// What is compared, by name.
-fn contest(crowd: Crowd) -> Result<Vec<(&'static str, Outcome)>> {
-    Ok(vec![
-        ("ticket, waits", run::<RawTicketMutex>(crowd, WhenTaken::Wait)?),
-        ("test and set, waits", run::<RawSpinMutex>(crowd, WhenTaken::Wait)?),
-        ("test and set, keeps a burst", run::<RawSpinMutex>(crowd, KEEP)?),
-        ("ticket, keeps a burst", run::<RawTicketMutex>(crowd, KEEP)?),
-    ])
+/// The outcomes of each contestant's turns.
+fn contest(crowd: Crowd) -> Result<[Vec<Outcome>; CONTESTANTS.len()]> {
+    let mut outcomes: [Vec<Outcome>; CONTESTANTS.len()] = Default::default();
+    for _ in 0..TURNS {
+        for ((_, run), outcomes) in CONTESTANTS.iter().zip(&mut outcomes) {
+            outcomes.push(run(crowd)?);
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The spread of a figure over the turns.
+fn spread(outcomes: &[Outcome], of: impl FnMut(&Outcome) -> f64) -> Spread {
+    Spread::of(outcomes.iter().map(of))
 }
 
 fn compare_pair() -> Result<Sheet> {
@@ -71,18 +90,16 @@ fn compare_pair() -> Result<Sheet> {
         title,
         ["lock", "Mpps a thread", "slowest/mean", "contended %", "worst burst µs", "windows"],
     );
-    for (name, outcome) in contest(PAIR)? {
-        let counted = undisturbed(&outcome.threads);
-        let windows = || counted.iter().flatten();
-        let rates: Vec<f64> =
-            counted.iter().map(|windows| Spread::of(windows.iter().map(Window::mpps)).median).collect();
+    for ((name, _), outcomes) in CONTESTANTS.iter().zip(contest(PAIR)?) {
+        let windows: Vec<Window> =
+            outcomes.iter().flat_map(|outcome| undisturbed(&outcome.threads)).flatten().collect();
         sheet.row([
-            Entry::text(name),
-            Entry::Spread(Spread::of(windows().map(Window::mpps)), 2),
-            Entry::Number(fairness(&rates), 2),
-            Entry::Number(outcome.contended, 1),
-            Entry::Spread(Spread::of(windows().map(|window| micros(window.slowest))), 1),
-            Entry::Number(windows().count() as f64, 0),
+            Entry::text(*name),
+            Entry::Spread(Spread::of(windows.iter().map(Window::mpps)), 2),
+            Entry::Spread(spread(&outcomes, Outcome::fairness), 2),
+            Entry::Spread(spread(&outcomes, |outcome| outcome.contended), 1),
+            Entry::Spread(Spread::of(windows.iter().map(|window| micros(window.slowest))), 1),
+            Entry::Number(windows.len() as f64, 0),
         ]);
     }
     Ok(sheet)
@@ -94,36 +111,18 @@ fn compare_crowd() -> Result<Sheet> {
         title,
         ["lock", "Mpps together", "packets a CPU µs", "slowest/mean", "contended %", "worst burst ms"],
     );
-    for (name, outcome) in contest(CROWD)? {
-        let total = |windows: &[Window], of: fn(&Window) -> f64| {
-            windows.iter().map(of).fold(0.0, |sum, value| sum + value)
-        };
-        let packets = |windows: &[Window]| total(windows, |window| window.packets as f64);
-        let cpu: f64 =
-            outcome.threads.iter().map(|windows| total(windows, |window| window.cpu.as_secs_f64())).sum();
-        let all: f64 = outcome.threads.iter().map(|windows| packets(windows)).sum();
-        let rates: Vec<f64> = outcome.threads.iter().map(|windows| packets(windows)).collect();
-        let slowest = outcome.threads.iter().flatten().map(|window| window.slowest).max().unwrap_or_default();
+    for ((name, _), outcomes) in CONTESTANTS.iter().zip(contest(CROWD)?) {
+        let together = |outcome: &Outcome| outcome.packets() / CROWD.time.as_secs_f64() / 1e6;
         sheet.row([
-            Entry::text(name),
-            Entry::Number(all / CROWD.time.as_secs_f64() / 1e6, 2),
-            Entry::Number(all / cpu.max(1e-9) / 1e6, 2),
-            Entry::Number(fairness(&rates), 2),
-            Entry::Number(outcome.contended, 1),
-            Entry::Number(micros(slowest) / 1e3, 1),
+            Entry::text(*name),
+            Entry::Spread(spread(&outcomes, together), 2),
+            Entry::Spread(spread(&outcomes, |outcome| outcome.packets() / outcome.cpu().max(1e-9) / 1e6), 2),
+            Entry::Spread(spread(&outcomes, Outcome::fairness), 2),
+            Entry::Spread(spread(&outcomes, |outcome| outcome.contended), 1),
+            Entry::Spread(spread(&outcomes, |outcome| micros(outcome.slowest()) / 1e3), 1),
         ]);
     }
     Ok(sheet)
-}
-
-/// The slowest thread's share of the mean.
-fn fairness(rates: &[f64]) -> f64 {
-    let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-    rates.iter().copied().fold(f64::INFINITY, f64::min) / mean.max(f64::MIN_POSITIVE)
-}
-
-fn micros(ticks: u64) -> f64 {
-    cpu::duration(ticks).as_secs_f64() * 1e6
 }
 
 /// What a lock led to.
@@ -132,6 +131,37 @@ struct Outcome {
     threads: Vec<Vec<Window>>,
     /// Bursts that found the lock taken, of a hundred.
     contended: f64,
+}
+
+impl Outcome {
+    fn windows(&self) -> impl Iterator<Item = &Window> {
+        self.threads.iter().flatten()
+    }
+
+    fn packets(&self) -> f64 {
+        self.windows().map(|window| window.packets).sum::<u64>() as f64
+    }
+
+    /// CPU time of all threads, in seconds.
+    fn cpu(&self) -> f64 {
+        self.windows().map(|window| window.cpu).sum::<Duration>().as_secs_f64()
+    }
+
+    /// The longest that a burst took, in ticks.
+    fn slowest(&self) -> u64 {
+        self.windows().map(|window| window.slowest).max().unwrap_or_default()
+    }
+
+    /// The slowest thread's share of the mean.
+    fn fairness(&self) -> f64 {
+        let packets = |windows: &Vec<Window>| windows.iter().map(|window| window.packets).sum::<u64>();
+        let least = self.threads.iter().map(packets).min().unwrap_or_default();
+        least as f64 * self.threads.len() as f64 / self.packets().max(1.0)
+    }
+}
+
+fn micros(ticks: u64) -> f64 {
+    cpu::duration(ticks).as_secs_f64() * 1e6
 }
 
 fn run<L: RawMutex + Send + Sync>(crowd: Crowd, when_taken: WhenTaken) -> Result<Outcome>
