@@ -40,3 +40,6 @@ mod tap;
 pub use cable::{Cable, CableCounts, Crossed};
 pub use ixgbe_model::{Card, CardOptions, Fault, Model};
 pub use port::{CardPort, CardReport};
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_INFO_NORESIZE, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_PCI_BAR0_REGION_INDEX,
-    VFIO_PCI_BAR4_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS,
-    VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
+    VFIO_PCI_BAR4_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_ERR_IRQ_INDEX,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
@@ -35,15 +36,16 @@ fn region(index: u32) -> ServerRegion {
     ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
 }
 
-/// What QEMU learns of the card's interrupts: MSI-X only, as with every driver of these cards.
+/// What QEMU learns of the card's interrupts: MSI-X, as with every driver of these cards; and, because QEMU warns where
+/// it is missing, the one for errors of the bus, of which there are none.
 pub(super) fn interrupts() -> Vec<IrqInfo> {
-    let info = |index| match index {
-        VFIO_PCI_MSIX_IRQ_INDEX => {
-            IrqInfo { index, flags: VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE, count: VECTORS.into() }
-        }
-        _ => IrqInfo { index, flags: 0, count: 0 },
+    let count = |index| match index {
+        VFIO_PCI_MSIX_IRQ_INDEX => VECTORS.into(),
+        VFIO_PCI_ERR_IRQ_INDEX => 1,
+        _ => 0,
     };
-    (0..VFIO_PCI_NUM_IRQS).map(info).collect()
+    let flags = VFIO_IRQ_INFO_EVENTFD | VFIO_IRQ_INFO_NORESIZE;
+    (0..VFIO_PCI_NUM_IRQS).map(|index| IrqInfo { index, flags, count: count(index) }).collect()
 }
 
 /// Carries out what QEMU asks.
@@ -169,6 +171,6 @@ mod tests {
     fn the_card_has_the_windows_and_vectors_of_its_capabilities() {
         let sizes: Vec<_> = regions().iter().map(|region| region.region_info.size).collect();
         assert_eq!(sizes, [0x8_0000, 0, 0, 0, 0x4000, 0, 0, 0x1000, 0]);
-        assert_eq!(interrupts().iter().map(|irq| irq.count).collect::<Vec<_>>(), [0, 0, 64, 0, 0]);
+        assert_eq!(interrupts().iter().map(|irq| irq.count).collect::<Vec<_>>(), [0, 0, 64, 1, 0]);
     }
 }
