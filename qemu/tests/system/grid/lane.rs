@@ -1,5 +1,6 @@
 //! A lane: the flows that go in at one port and come out of the other, and an eye on whose queue they come out of.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, ensure};
@@ -9,7 +10,7 @@ use qemu::tally::Tally;
 use qemu::vhost::Window;
 use qemu::{Flows, Guest};
 
-use super::cell::Cell;
+use super::cell::{Cell, PORTS};
 use crate::rig::wait_until;
 
 /// Frames of a lane in the image at a time: fewer than the smallest ring has beyond the stack's reserve, so that nothing
@@ -27,6 +28,20 @@ pub(super) struct Route {
     pub(super) plan: Plan,
     /// The port that they go in at.
     pub(super) port: usize,
+}
+
+/// How many ports listen by now: one that is asked for frames does. What came out of another would be seen by nobody.
+#[derive(Clone, Default)]
+pub(super) struct Listening(Arc<AtomicUsize>);
+
+impl Listening {
+    fn one_more(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == PORTS
+    }
 }
 
 /// One direction of traffic; clones are the same lane.
@@ -59,10 +74,17 @@ impl Lane {
         self.window.clone()
     }
 
-    /// Gives the frames, in order.
-    pub(super) fn source(&self) -> impl qemu::vhost::Source + use<> {
-        let lane = self.clone();
+    /// Gives the frames, in order, when all ports listen.
+    pub(super) fn source(&self, listening: &Listening) -> impl qemu::vhost::Source + use<> {
+        let (lane, listening) = (self.clone(), listening.clone());
+        let mut is_first = true;
         move |frame: &mut Vec<u8>| {
+            if std::mem::take(&mut is_first) {
+                listening.one_more();
+            }
+            if !listening.all() {
+                return false;
+            }
             let mut state = lane.state();
             let given = state.flows.next(frame);
             if given {
