@@ -26,7 +26,16 @@ fn unpark(threads: &Threads, worker: usize) {
     threads.lock().unwrap().as_ref().unwrap()[&worker].unpark();
 }
 
-/// Runs each worker on a thread of its own while `drive` has its way, then stops them.
+/// Stops the workers also where the test fails: their threads are waited for.
+struct StopAtEnd<'a>(&'a Control<FakeRx, FakeTx>);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Runs each worker on a thread of its own while `drive` has its way.
 fn run(bench: &mut Bench, threads: &'static Threads, drive: impl FnOnce(&Bench)) {
     let workers: Vec<FakeWorker> = bench.workers.drain(..).collect();
     let control = bench.control.clone();
@@ -42,8 +51,8 @@ fn run(bench: &mut Bench, threads: &'static Threads, drive: impl FnOnce(&Bench))
         };
         *threads.lock().unwrap() = Some(workers.into_iter().enumerate().map(spawn).collect());
         begin.wait();
+        let _stop = StopAtEnd(control);
         drive(bench);
-        control.stop();
     });
 }
 
