@@ -25,7 +25,7 @@ mod watch;
 
 use alloc::vec::Vec;
 
-use self::access::{Readable, WINDOW_LEN};
+use self::access::{ReadWrite, Readable, WINDOW_LEN};
 use self::descriptor::DESCRIPTOR_SIZE;
 use self::gate::Gates;
 use self::init::{RingPlace, Setup};
@@ -135,35 +135,30 @@ impl<B: Bar> Ixgbe<B> {
     }
 
     fn create_queues<H: Hal>(&mut self) -> Result<(), IxgbeError> {
-        let bar = &self.setup.bar;
         for queue in 0..self.shape.rx {
-            let gate = self.gates.add();
-            let ring = PacketRing::new::<H>(
-                self.shape.rx_ring,
-                bar.clone(),
-                RDT.row(queue),
-                gate,
-                self.quiesced.clone(),
-            )?;
-            let len = (self.shape.rx_ring * DESCRIPTOR_SIZE) as u32;
-            self.setup.rx.push(RingPlace { address: ring.address(), len });
+            let (ring, place) = self.create_ring::<H>(self.shape.rx_ring, RDT.row(queue))?;
             let entry = (queue < self.setup.interrupts).then_some(queue as u16);
-            self.rx.push(IxgbeRx::new(ring, Interrupt::new(bar.clone(), entry)));
+            let interrupt = Interrupt::new(self.setup.bar.clone(), entry);
+            self.setup.rx.push(place);
+            self.rx.push(IxgbeRx::new(ring, interrupt));
         }
         for queue in 0..self.shape.tx {
-            let gate = self.gates.add();
-            let ring = PacketRing::new::<H>(
-                self.shape.tx_ring,
-                bar.clone(),
-                TDT.row(queue),
-                gate,
-                self.quiesced.clone(),
-            )?;
-            let len = (self.shape.tx_ring * DESCRIPTOR_SIZE) as u32;
-            self.setup.tx.push(RingPlace { address: ring.address(), len });
+            let (ring, place) = self.create_ring::<H>(self.shape.tx_ring, TDT.row(queue))?;
+            self.setup.tx.push(place);
             self.tx.push(IxgbeTx::new(ring));
         }
         Ok(())
+    }
+
+    fn create_ring<H: Hal>(
+        &mut self,
+        size: usize,
+        tail: ReadWrite,
+    ) -> Result<(PacketRing<B>, RingPlace), IxgbeError> {
+        let (bar, gate) = (self.setup.bar.clone(), self.gates.add());
+        let ring = PacketRing::new::<H>(size, bar, tail, gate, self.quiesced.clone())?;
+        let place = RingPlace { address: ring.address(), len: (size * DESCRIPTOR_SIZE) as u32 };
+        Ok((ring, place))
     }
 
     /// The station address, which the card has read from its EEPROM (8.2.3.7.9).
@@ -255,7 +250,7 @@ impl<B: Bar> Ixgbe<B> {
         self.state = State::Between(Stage::Closing, depth);
     }
 
-    /// Resets the card for good.
+    /// Resets the card for good, or waits for the end of the reset that is under way.
     fn reset_and_wait(&mut self) -> Result<(), IxgbeError> {
         let clock = self.setup.clock;
         self.gates.close();
@@ -263,7 +258,10 @@ impl<B: Bar> Ixgbe<B> {
         while !self.gates.are_free() && clock().saturating_sub(started) < LEAVE_PATIENCE {
             core::hint::spin_loop();
         }
-        let mut stage = Stage::Closing;
+        let mut stage = match self.state {
+            State::Between(stage, _) => stage,
+            _ => Stage::Closing,
+        };
         while stage != Stage::Blank {
             stage = self.setup.advance(stage, Depth::Device)?;
         }
@@ -338,11 +336,11 @@ impl<B: Bar> NetDevice for Ixgbe<B> {
         if self.state == State::Stopped {
             return;
         }
-        self.state = State::Stopped;
         match self.reset_and_wait() {
             Ok(()) => self.quiesced.confirm(),
             Err(error) => log::error!("ixgbe {}: {error}; its buffers are lost", self.mac),
         }
+        self.state = State::Stopped;
     }
 }
 

@@ -1,7 +1,9 @@
 //! Everything that the model can break: forwarding goes on, every frame is accounted for, no buffer is lost.
 
-use ixgbe_model::{Corruption, Fault};
-use netdrv::device::{DeviceFault, Link, NetDevice, RxDrops};
+use std::time::Duration;
+
+use ixgbe_model::{CardOptions, Corruption, Fault};
+use netdrv::device::{DeviceFault, Link, NetDevice, QueueWish, RxDrops};
 
 use super::{IxgbeBench, lock};
 use crate::bench::{Bench, Rig};
@@ -225,6 +227,21 @@ fn faults_at_any_moment_leave_nothing_uncounted() {
         }
         loaded.run(8_000);
         loaded.finish();
+    }
+}
+
+/// A reset is not disturbed by a stop, at whatever step it is.
+#[test]
+fn a_card_can_be_stopped_amid_a_reset() {
+    for millis in (1_950..2_060).step_by(5) {
+        let wish = QueueWish { pairs: 2, ring: 64, interrupts: 2 };
+        let settle_time = Duration::from_millis(8);
+        let options = CardOptions { cable: false, settle_time, ..CardOptions::default() };
+        let mut rig = Rig::new(IxgbeBench::new(options, wish).expect("a sane card"));
+        rig.bench.live(millis);
+        let has_begun = rig.bench.device().counters().resets == 1;
+        assert!(has_begun || millis < 2_050, "without link a card is reset");
+        rig.finish();
     }
 }
 
