@@ -19,7 +19,7 @@ pub(super) enum Entry {
     Text(String),
     /// A number with so many digits behind the point.
     Number(f64, usize),
-    /// A median, and how far the quarters around it reach.
+    /// A median, and how far the quarters around it reach; nothing where all three are zero, since nothing was measured.
     Spread(Spread, usize),
 }
 
@@ -32,6 +32,7 @@ impl Entry {
         match self {
             Entry::Text(text) => text.clone(),
             Entry::Number(value, digits) => format!("{value:.digits$}"),
+            Entry::Spread(spread, _) if *spread == Spread::default() => "–".into(),
             Entry::Spread(Spread { low, median, high }, digits) => {
                 format!("{median:.digits$} ({low:.digits$}–{high:.digits$})")
             }
@@ -42,6 +43,7 @@ impl Entry {
         match self {
             Entry::Text(text) => json!(text),
             Entry::Number(value, _) => json!(value),
+            Entry::Spread(spread, _) if *spread == Spread::default() => Value::Null,
             Entry::Spread(Spread { low, median, high }, _) => {
                 json!({"low": low, "median": median, "high": high})
             }
@@ -152,5 +154,7 @@ mod tests {
         let row = &sheet.json()["rows"][0];
         assert_eq!((&row["mode"], &row["kpps"]), (&json!("shared"), &json!(1234.56)));
         assert_eq!(row["spread"]["median"], json!(2.04));
+        let nothing = Entry::Spread(Spread::default(), 1);
+        assert_eq!((nothing.show().as_str(), nothing.json()), ("–", Value::Null));
     }
 }
