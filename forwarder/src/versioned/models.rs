@@ -1,7 +1,7 @@
 use alloc::sync::Arc;
 
-use loom::model::Builder;
 use loom::thread;
+use netdrv::sync::check;
 
 use super::*;
 
@@ -30,7 +30,5 @@ fn readings_are_whole_and_in_order() {
 
 #[test]
 fn a_reader_never_mixes_two_publications() {
-    let mut model = Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| publish_and_read(2, 1));
+    check(3, || publish_and_read(2, 1));
 }

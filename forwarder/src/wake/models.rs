@@ -4,9 +4,8 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::vec::Vec;
 
-use loom::model::Builder;
 use loom::thread::{self, Thread};
-use netdrv::sync::AtomicU64;
+use netdrv::sync::{AtomicU64, check};
 
 use super::*;
 
@@ -62,8 +61,5 @@ fn two_wake_one(work: u64) {
 
 #[test]
 fn no_wake_up_is_lost() {
-    // All orders in which no more than three times a core is stopped where it need not stop.
-    let mut model = Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| two_wake_one(1));
+    check(3, || two_wake_one(1));
 }

@@ -2,10 +2,10 @@
 
 use alloc::sync::Arc;
 
-use loom::model::Builder;
 use loom::thread::{self, JoinHandle};
 use netdrv::pool::{BULK, Pool};
 use netdrv::process::ReusedMemory;
+use netdrv::sync;
 
 use super::*;
 use crate::config::Config;
@@ -35,16 +35,9 @@ impl Scene {
     }
 }
 
-/// Goes through the orders in which no more than `preemptions` cores are stopped where they need not stop.
-fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    let model = Arc::new(model);
-    builder.check(move || {
-        let model = model.clone();
-        spawn(move || model()).join().unwrap();
-    });
+/// As [`sync::check`], with a model that has workers on its stack.
+fn check(preemptions: usize, model: impl Fn() + Copy + Send + Sync + 'static) {
+    sync::check(preemptions, move || spawn(model).join().unwrap());
 }
 
 /// A thread with a stack that a whole worker fits on: the checker's own have 32 KiB.

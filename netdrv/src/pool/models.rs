@@ -4,14 +4,13 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use loom::model::Builder;
 use loom::sync::mpsc;
 use loom::thread;
 
 use super::*;
 use crate::packet::MAX_BURST;
 use crate::process::ReusedMemory;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, check};
 
 fn pool(count: usize) -> &'static Pool {
     Pool::new::<ReusedMemory>(count).unwrap()
@@ -56,10 +55,7 @@ fn assert_all_home(pool: &Pool) {
 
 #[test]
 fn caches_that_empty_and_fill_the_depot_at_the_same_time_have_each_buffer_once() {
-    // All orders in which no more than three times a core is stopped where it need not stop.
-    let mut model = Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    check(3, || {
         let pool = pool(2 * BULK);
         let holds = Holds::new(pool);
         // The depot has buffers that came home, and others that were never taken.

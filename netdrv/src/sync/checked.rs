@@ -4,7 +4,17 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 pub use loom::hint::spin_loop;
+use loom::model::Builder;
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Runs `model` in all the orders in which no more than `preemptions` times a core is stopped where it need not stop. What is
+/// wrong mostly shows with two or three of them, and all orders of a larger model are too many.
+pub fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(model);
+}
 
 /// A flag. What is stored is swapped in: a swap comes right after what it has replaced, before any later store, but the
 /// checker knows that of swaps alone, and would show a reader orders of stores and swaps that can't be.

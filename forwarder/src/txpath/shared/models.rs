@@ -3,12 +3,11 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use loom::model::Builder;
 use loom::thread;
 use netdrv::packet::Packet;
 use netdrv::pool::{BULK, CACHE_CAPACITY, Pool};
 use netdrv::process::ReusedMemory;
-use netdrv::sync::{AtomicU64, Ordering, spin_loop};
+use netdrv::sync::{AtomicU64, Ordering, check, spin_loop};
 
 use super::*;
 use crate::testing::fill;
@@ -133,13 +132,6 @@ impl Core {
             }
         }
     }
-}
-
-/// Goes through the orders in which no more than `preemptions` cores are stopped where they need not stop.
-fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
 }
 
 /// Whether `numbers` are in `all`, in this order.
