@@ -13,9 +13,9 @@ use qemu::{Flows, Guest};
 use super::cell::{Cell, PORTS};
 use crate::rig::wait_until;
 
-/// Frames of a lane in the image at a time: fewer than the smallest ring has beyond the stack's reserve, so that nothing
-/// overflows, and many runs, so that there is something to get out of order.
-const WINDOW: usize = 160;
+/// Frames of a lane in the image at a time. Those of both lanes fit in the shortest of all rings, one of 64 between two
+/// cores that steer: so nothing overflows, even if they all wait for one core that the host does not let run.
+const WINDOW: usize = 32;
 
 /// The flows of a lane, how many frames each has, and how many of them follow on each other's heels.
 const FLOWS: u32 = 1000;
