@@ -109,7 +109,7 @@ fn exchange(setup: &Setup) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
     let count = setup.ports.len();
     let transform = if count == 1 { Transform::MacsSwapped } else { Transform::Unchanged };
-    let lanes: Vec<_> = (0..count).map(|port| Lane::new(port, FRAMES, transform)).collect();
+    let lanes = Lane::several(count, FRAMES, transform);
     let leaving = |port: usize| &lanes[if count == 1 { port } else { port ^ 1 }];
     let ports: Vec<_> = (0..count)
         .map(|port| Port::listen(&folder, port, setup, &lanes[port], leaving(port)))
@@ -118,6 +118,11 @@ fn exchange(setup: &Setup) -> Result<()> {
     let line = guest.wait_for_line(|line| line.contains("port 0 ixgbe"), PATIENCE)?.text;
     ensure!(line.contains(setup.line), "no {} in {line}", setup.line);
     wait_for_links(&guest, &ports)?;
+    for port in &ports {
+        if let Port::Virtio(port) = port {
+            port.wait_running(setup.cores, PATIENCE)?;
+        }
+    }
     for (number, port) in ports.iter().enumerate() {
         port.start(lanes[number].source(), leaving(number).sink());
     }

@@ -47,7 +47,7 @@ fn linux() -> Result<()> {
 /// DPDK's driver forwards both ways between two cards over four queues, without a loss.
 fn dpdk() -> Result<()> {
     let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
-    let lanes = [0, 1].map(|port| Lane::new(port, 10_000, Transform::Unchanged));
+    let lanes = Lane::several(2, 10_000, Transform::Unchanged);
     let cards: Vec<_> = (0..2)
         .map(|port| {
             let (takes, gives) = (Some(lanes[port].window()), Some(lanes[port ^ 1].window()));

@@ -1,5 +1,6 @@
 //! A lane of checked traffic: what goes in at one port, and what has to come out of another, or of the same.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Lane {
     state: Arc<Mutex<State>>,
     window: Window,
+    /// Lanes whose port has not asked for a frame yet: until it does, nobody sees what comes out of it.
+    deaf: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -29,11 +32,15 @@ struct State {
 }
 
 impl Lane {
-    /// 1,000 UDP flows with so many frames in all, which come out in this form. Lanes are told apart by their number.
-    pub(crate) fn new(number: usize, frames: u64, transform: Transform) -> Self {
-        let flows = Flows::new(number as u16, 1000, frames).expect(transform);
-        let state = State { flows, tally: Tally::default() };
-        Self { state: Arc::new(Mutex::new(state)), window: Window::new(WINDOW) }
+    /// So many lanes, each of 1,000 UDP flows with so many frames in all, which come out in this form.
+    pub(crate) fn several(lanes: usize, frames: u64, transform: Transform) -> Vec<Self> {
+        let deaf = Arc::new(AtomicUsize::new(lanes));
+        let lane = |number| {
+            let flows = Flows::new(number as u16, 1000, frames).expect(transform);
+            let state = Arc::new(Mutex::new(State { flows, tally: Tally::default() }));
+            Self { state, window: Window::new(WINDOW), deaf: Arc::clone(&deaf) }
+        };
+        (0..lanes).map(lane).collect()
     }
 
     /// The bound on what is under way: taken from where frames go in, given back where they come out.
@@ -41,10 +48,17 @@ impl Lane {
         self.window.clone()
     }
 
-    /// Gives the frames, in order.
+    /// Gives the frames, in order, as soon as the ports of all lanes listen.
     pub(crate) fn source(&self) -> impl qemu::vhost::Source + use<> {
         let lane = self.clone();
+        let mut is_deaf = true;
         move |frame: &mut Vec<u8>| {
+            if std::mem::take(&mut is_deaf) {
+                lane.deaf.fetch_sub(1, Ordering::Relaxed);
+            }
+            if lane.deaf.load(Ordering::Relaxed) > 0 {
+                return false;
+            }
             let mut state = lane.state();
             let given = state.flows.next(frame);
             if given {
