@@ -1,8 +1,8 @@
 //! What tests of several modules use: packets, and queues whose device is the test.
 
+use core::cell::Cell;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
 
@@ -18,10 +18,10 @@ use crate::meter::Clock;
 use crate::programs::{Context, Program, Verdicts};
 use crate::verdict::{PortId, Verdict};
 
-/// A clock that moves by a millisecond whenever it is read.
+/// A clock for each thread, that moves by a millisecond whenever it is read.
 pub(crate) fn clock() -> Clock {
-    static MILLIS: AtomicU64 = AtomicU64::new(0);
-    Clock { now: || MILLIS.fetch_add(1, Ordering::Relaxed), hz: 1000 }
+    std::thread_local! { static MILLIS: Cell<u64> = const { Cell::new(0) } }
+    Clock { now: || MILLIS.replace(MILLIS.get() + 1), hz: 1000 }
 }
 
 /// A core with that clock, whose sleeps end at once, so that it need not be woken.
