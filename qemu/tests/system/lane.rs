@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use qemu::flows::Source;
-use qemu::tally::Tally;
 use qemu::vhost::Window;
 use qemu::{Counts, Flows, Transform};
 
+use crate::checked::Checked;
 use crate::process::PAUSE;
 
 /// Frames under way at a time: fewer than the smallest ring has, so that nothing overflows.
@@ -20,15 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// One direction of traffic; clones are the same lane.
 #[derive(Clone)]
 pub(crate) struct Lane {
-    state: Arc<Mutex<State>>,
+    checked: Arc<Mutex<Checked>>,
     window: Window,
     /// Lanes whose port has not asked for a frame yet: until it does, nobody sees what comes out of it.
     deaf: Arc<AtomicUsize>,
-}
-
-struct State {
-    flows: Flows,
-    tally: Tally,
 }
 
 impl Lane {
@@ -37,8 +31,8 @@ impl Lane {
         let deaf = Arc::new(AtomicUsize::new(lanes));
         let lane = |number| {
             let flows = Flows::new(number as u16, 1000, frames).expect(transform);
-            let state = Arc::new(Mutex::new(State { flows, tally: Tally::default() }));
-            Self { state, window: Window::new(WINDOW), deaf: Arc::clone(&deaf) }
+            let checked = Arc::new(Mutex::new(Checked::new(flows)));
+            Self { checked, window: Window::new(WINDOW), deaf: Arc::clone(&deaf) }
         };
         (0..lanes).map(lane).collect()
     }
@@ -59,12 +53,7 @@ impl Lane {
             if lane.deaf.load(Ordering::Relaxed) > 0 {
                 return false;
             }
-            let mut state = lane.state();
-            let given = state.flows.next(frame);
-            if given {
-                state.tally.sent();
-            }
-            given
+            lane.checked().give(frame)
         }
     }
 
@@ -72,21 +61,19 @@ impl Lane {
     pub(crate) fn sink(&self) -> impl qemu::vhost::Sink + use<> {
         let lane = self.clone();
         move |_: u16, frame: &[u8]| {
-            let mut state = lane.state();
-            let arrival = state.flows.recognise(frame);
-            state.tally.arrived(arrival);
+            lane.checked().arrived(frame);
         }
     }
 
     /// What has become of the frames so far.
     pub(crate) fn counts(&self) -> Counts {
-        self.state().tally.counts()
+        self.checked().counts()
     }
 
     /// Waits until as many frames have come out as were to go in: all of them, unchanged, each flow in order.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let total = self.state().flows.total();
+        let total = self.checked().total();
         while self.counts().received < total && Instant::now() < deadline {
             std::thread::sleep(PAUSE);
         }
@@ -95,7 +82,7 @@ impl Lane {
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it counts")
+    fn checked(&self) -> MutexGuard<'_, Checked> {
+        self.checked.lock().expect("no thread panics while it counts")
     }
 }

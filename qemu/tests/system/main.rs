@@ -7,6 +7,7 @@ mod accounting;
 mod bench;
 mod boot;
 mod card;
+mod checked;
 mod cli;
 mod console;
 mod crashes;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use forwarder::steer::worker_of;
 use libtest_mimic::Trial;
-use qemu::flows::Source;
-use qemu::tally::Tally;
 use qemu::vhost::{Steering, TrafficConfig, TrafficPort, Window};
 use qemu::{Flows, Machine, Transform};
 
+use crate::checked::Checked;
 use crate::frames::{frame_to, noise, reflected};
 use crate::harness::test;
 use crate::image::image;
@@ -68,13 +67,13 @@ fn one_receive_queue_feeds_all(setup: Setup) -> Result<()> {
     guest.wait_ready(PATIENCE)?;
     port.wait_running(setup.pairs.into(), PATIENCE).with_context(|| guest.log())?;
     port.start(lane.source(), lane.sink());
-    let received = || lane.state().tally.counts().received;
+    let received = || lane.state().checked.counts().received;
     wait_until(&guest, "all frames come back", || received() >= FRAMES)?;
 
     let report = guest.stop()?;
     check_stopped(&report, 1)?;
     let state = lane.state();
-    let counts = state.tally.counts();
+    let counts = state.checked.counts();
     ensure!(counts.fault().is_none() && counts.received == FRAMES, "{counts:?}");
     ensure!(state.astray == 0, "{} frames came out of another core's queue", state.astray);
     for (core, &share) in state.shares.iter().enumerate() {
@@ -121,8 +120,7 @@ struct Lane {
 }
 
 struct State {
-    flows: Flows,
-    tally: Tally,
+    checked: Checked,
     /// Frames that came back, by the core that had to decide on them.
     shares: Vec<u64>,
     /// Frames that came out of another core's queue.
@@ -132,7 +130,7 @@ struct State {
 impl Lane {
     fn new(setup: Setup) -> Self {
         let flows = Flows::new(0, FLOWS, FRAMES).expect(Transform::MacsSwapped);
-        let state = State { flows, tally: Tally::default(), shares: vec![0; setup.cores], astray: 0 };
+        let state = State { checked: Checked::new(flows), shares: vec![0; setup.cores], astray: 0 };
         Self { state: Arc::new(Mutex::new(state)), window: Window::new(WINDOW), setup }
     }
 
@@ -142,22 +140,14 @@ impl Lane {
 
     fn source(&self) -> impl qemu::vhost::Source + use<> {
         let lane = self.clone();
-        move |frame: &mut Vec<u8>| {
-            let mut state = lane.state();
-            let given = state.flows.next(frame);
-            if given {
-                state.tally.sent();
-            }
-            given
-        }
+        move |frame: &mut Vec<u8>| lane.state().checked.give(frame)
     }
 
     fn sink(&self) -> impl qemu::vhost::Sink + use<> {
         let lane = self.clone();
         move |queue: u16, frame: &[u8]| {
             let mut state = lane.state();
-            let arrival = state.flows.recognise(frame);
-            state.tally.arrived(arrival);
+            state.checked.arrived(frame);
             if let Some(worker) = worker_of(frame, lane.setup.cores) {
                 state.shares[worker] += 1;
                 state.astray += u64::from(worker % usize::from(lane.setup.pairs) != usize::from(queue));

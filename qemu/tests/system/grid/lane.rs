@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, ensure};
 use forwarder::txmap::Plan;
-use qemu::flows::Source;
-use qemu::tally::Tally;
 use qemu::vhost::Window;
 use qemu::{Flows, Guest};
 
 use super::cell::{Cell, PORTS};
+use crate::checked::Checked;
 use crate::rig::wait_until;
 
 /// Frames of a lane in the image at a time. Those of both lanes fit in the shortest of all rings, one of 64 between two
@@ -52,8 +51,7 @@ pub(super) struct Lane {
 }
 
 struct State {
-    flows: Flows,
-    tally: Tally,
+    checked: Checked,
     route: Route,
     /// Frames that have come out, by the worker that had to forward them.
     shares: Vec<u64>,
@@ -65,7 +63,7 @@ impl Lane {
     pub(super) fn new(route: Route) -> Self {
         let flows = Flows::new(route.port as u16, FLOWS, u64::from(FLOWS * FRAMES_A_FLOW)).in_runs_of(RUN);
         let shares = vec![0; route.cell.workers];
-        let state = State { flows, tally: Tally::default(), route, shares, astray: None };
+        let state = State { checked: Checked::new(flows), route, shares, astray: None };
         Self { state: Arc::new(Mutex::new(state)), window: Window::new(WINDOW) }
     }
 
@@ -85,12 +83,7 @@ impl Lane {
             if !listening.all() {
                 return false;
             }
-            let mut state = lane.state();
-            let given = state.flows.next(frame);
-            if given {
-                state.tally.sent();
-            }
-            given
+            lane.state().checked.give(frame)
         }
     }
 
@@ -103,12 +96,12 @@ impl Lane {
     /// Waits until as many frames have come out as were to go in; all of them have to be whole, in order and from the
     /// right queue. Returns how many of them each worker had to forward.
     pub(super) fn wait_for_all(&self, guest: &Guest) -> Result<Vec<u64>> {
-        let counts = || self.state().tally.counts();
-        let total = self.state().flows.total();
+        let counts = || self.state().checked.counts();
+        let total = self.state().checked.total();
         wait_until(guest, "all frames come out", || counts().received >= total)
             .with_context(|| format!("{:?}", counts()))?;
         let state = self.state();
-        let counts = state.tally.counts();
+        let counts = state.checked.counts();
         ensure!(counts.fault().is_none(), "{counts:?}");
         ensure!(state.astray.is_none(), "{:?}", state.astray);
         Ok(state.shares.clone())
@@ -121,8 +114,7 @@ impl Lane {
 
 impl State {
     fn arrived(&mut self, queue: u16, frame: &[u8]) {
-        let arrival = self.flows.recognise(frame);
-        self.tally.arrived(arrival);
+        let arrival = self.checked.arrived(frame);
         let Route { cell, plan, port } = &self.route;
         let worker = cell.worker_of(*port, frame);
         self.shares[worker] += 1;
