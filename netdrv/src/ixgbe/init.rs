@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::access::{ReadWrite, Readable, Rows};
+use super::enable::{self, RingPlace};
 use super::error::IxgbeError;
 use super::models::{Medium, Model};
 use super::registers::*;
@@ -23,37 +24,20 @@ pub(super) struct Setup<B: Bar> {
     pub(super) interrupts: usize,
 }
 
-/// Where a ring is in memory.
-#[derive(Clone, Copy)]
-pub(super) struct RingPlace {
-    /// The device's address of the first descriptor, a multiple of 128 (8.2.3.8.1).
-    pub(super) address: u64,
-    /// Bytes, a multiple of 128.
-    pub(super) len: u32,
-}
-
-/// How long a queue may take to be enabled: some 10 µs by 4.6.7.1.1, and 10 ms in Intel's drivers.
-const QUEUE_PATIENCE: u64 = 10 * MILLISECOND;
 /// How long the receive path may take to run empty.
 const PATH_PATIENCE: u64 = 4 * MILLISECOND;
 
 /// The longest frame that the MAC lets in, with its CRC: with a VLAN tag beside that, of which the MAC knows, it fills a
-/// buffer, and no card ever writes past one although it believes that buffers are [`BUFFER_KILOBYTES`] long.
+/// buffer, and no card ever writes past one although it believes that buffers are [`enable::BUFFER_KILOBYTES`] long.
 const LONGEST_FRAME: u32 = (FRAME_CAPACITY - VLAN_TAG + CRC) as u32;
 const VLAN_TAG: usize = 4;
 const CRC: usize = 4;
-const BUFFER_KILOBYTES: u32 = 2;
-const _: () = assert!(FRAME_CAPACITY <= BUFFER_KILOBYTES as usize * 1024);
 
 /// The packet buffers, in KB: one of each direction gets everything (4.6.11.3.4).
 const RX_BUFFER: u32 = 512;
 const TX_BUFFER: u32 = 160;
 /// Below this much room, in KB, no descriptor is fetched: what is left takes the largest frame, of 10 KB.
 const TX_THRESHOLD: u32 = TX_BUFFER - 10;
-
-/// Prefetch when fewer than 32 descriptors are on chip, and one waits: with a smaller number one queue does not reach line
-/// rate, and some cards hang. Write-back at once, since only descriptors that ask for it are written back (7.2.3.4).
-const TX_THRESHOLDS: u32 = txdctl::thresholds(32, 1, 0);
 
 impl<B: Bar> Setup<B> {
     /// Everything but the start of receiving, which waits until there are buffers.
@@ -128,10 +112,7 @@ impl<B: Bar> Setup<B> {
         RDRXCTL.write(bar, rdrxctl | rdrxctl::CRC_STRIP | rdrxctl::RESERVED_ONES);
         split_buffer(bar, RXPBSIZE, rxpbsize::kilobytes(RX_BUFFER));
         self.spread_flows();
-        for queue in 0..self.rx.len() {
-            self.enable_rx(queue)?;
-        }
-        Ok(())
+        self.rx.iter().enumerate().try_for_each(|(queue, place)| enable::rx((bar, self.clock), queue, *place))
     }
 
     /// RSS over all receive queues (7.1.2.8): by addresses and ports.
@@ -154,23 +135,6 @@ impl<B: Bar> Setup<B> {
         MRQC.write(bar, mrqc::RSS | fields);
     }
 
-    /// One receive ring (4.6.7.1.1): described while it is off, then enabled, and empty until its tail is written.
-    fn enable_rx(&self, queue: usize) -> Result<(), IxgbeError> {
-        let bar = &self.bar;
-        let RingPlace { address, len } = self.rx[queue];
-        RDBAL.row(queue).write(bar, address as u32);
-        RDBAH.row(queue).write(bar, (address >> 32) as u32);
-        RDLEN.row(queue).write(bar, len);
-        let buffers = srrctl::buffer_kilobytes(BUFFER_KILOBYTES);
-        SRRCTL.row(queue).write(bar, buffers | srrctl::ADVANCED_ONE_BUFFER | srrctl::DROP);
-        DCA_RXCTRL.row(queue).clear(bar, dca_rxctrl::RESERVED);
-        RDH.row(queue).write(bar, 0);
-        RDT.row(queue).write(bar, 0);
-        let control = RXDCTL.row(queue);
-        control.replace(bar, rxdctl::VLAN_STRIP, rxdctl::ENABLE);
-        self.until_enabled(control, rxdctl::ENABLE)
-    }
-
     /// The transmitting side (4.6.8): one traffic class, all queues equal.
     fn transmit(&self) -> Result<(), IxgbeError> {
         let bar = &self.bar;
@@ -182,29 +146,9 @@ impl<B: Bar> Setup<B> {
         DTXMXSZRQ.write(bar, dtxmxszrq::MOST);
         RTTDCS.clear(bar, rttdcs::ARBITER_DISABLE);
         DMATXCTL.set(bar, dmatxctl::ENABLE);
-        for queue in 0..self.tx.len() {
-            self.enable_tx(queue)?;
-        }
-        Ok(())
-    }
-
-    /// One transmit ring (4.6.8.1).
-    fn enable_tx(&self, queue: usize) -> Result<(), IxgbeError> {
-        let bar = &self.bar;
-        let RingPlace { address, len } = self.tx[queue];
-        TDBAL.row(queue).write(bar, address as u32);
-        TDBAH.row(queue).write(bar, (address >> 32) as u32);
-        TDLEN.row(queue).write(bar, len);
-        TDH.row(queue).write(bar, 0);
-        TDT.row(queue).write(bar, 0);
-        let control = TXDCTL.row(queue);
-        control.write(bar, TX_THRESHOLDS | txdctl::ENABLE);
-        self.until_enabled(control, txdctl::ENABLE)
-    }
-
-    fn until_enabled(&self, control: ReadWrite, enable: u32) -> Result<(), IxgbeError> {
-        let enabled = (enable, enable);
-        wait::until((&self.bar, self.clock), control, enabled, QUEUE_PATIENCE, "the queue to be enabled")
+        let enable =
+            |(queue, place): (usize, &RingPlace)| enable::tx((bar, self.clock), &TX_RINGS, queue, *place);
+        self.tx.iter().enumerate().try_for_each(enable)
     }
 
     /// Lets frames in, the last step of 4.6.7. The path from the MAC is held meanwhile: DMA that starts amid a frame can hang

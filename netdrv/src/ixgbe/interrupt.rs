@@ -1,10 +1,16 @@
 //! The interrupt of one receive queue: sent once after it was asked for.
 
-use super::access::Rows;
 use super::access::WriteOnly;
 use super::gate::Gate;
-use super::registers::{EIMC_EX, EIMS_EX};
 use crate::mmio::Bar;
+
+/// An entry of the MSI-X table: a bit of the registers that mask and unmask.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) unmask: WriteOnly,
+    pub(super) mask: WriteOnly,
+    pub(super) bit: u32,
+}
 
 /// The interrupt of one receive queue, by its entry of the MSI-X table.
 ///
@@ -13,32 +19,34 @@ use crate::mmio::Bar;
 /// taken already.
 pub(super) struct Interrupt<B: Bar> {
     bar: B,
-    entry: Option<u16>,
+    entry: Option<Entry>,
     is_armed: bool,
 }
 
 impl<B: Bar> Interrupt<B> {
-    /// The interrupt of table entry `entry`, or of none.
-    pub(super) fn new(bar: B, entry: Option<u16>) -> Interrupt<B> {
+    /// The interrupt of an entry, or of none.
+    pub(super) fn new(bar: B, entry: Option<Entry>) -> Interrupt<B> {
         Interrupt { bar, entry, is_armed: false }
     }
 
     /// Asks for the message.
     pub(super) fn arm(&mut self, gate: &Gate) {
-        self.is_armed = self.write(EIMS_EX, gate);
+        let Some(Entry { unmask, bit, .. }) = self.entry else { return };
+        self.is_armed = gate.pass(|| unmask.write(&self.bar, bit));
     }
 
     /// Takes that back, if there was a wish and whether or not it was fulfilled.
     #[inline(always)]
     pub(super) fn disarm(&mut self, gate: &Gate) {
         if self.is_armed {
-            self.is_armed = false;
-            self.write(EIMC_EX, gate);
+            self.mask(gate);
         }
     }
 
-    fn write(&self, register: Rows<WriteOnly>, gate: &Gate) -> bool {
-        let Some(entry) = self.entry else { return false };
-        gate.pass(|| register.row(usize::from(entry / 32)).write(&self.bar, 1 << (entry % 32)))
+    #[cold]
+    fn mask(&mut self, gate: &Gate) {
+        self.is_armed = false;
+        let Some(Entry { mask, bit, .. }) = self.entry else { return };
+        gate.pass(|| mask.write(&self.bar, bit));
     }
 }

@@ -3,17 +3,21 @@
 //!
 //! The driver wants frames in and frames out, and nothing computed for it: no offload, no stripped VLAN tag, no flow
 //! control. `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the card has them, `gate.rs` keeps queues off a
-//! card that is being reset. Control is `reset.rs` and `init.rs`, which bring a card to life, and `watch.rs`, which
-//! notices when it has lost it; `registers.rs` is all that they say to it.
+//! card that is being reset; `queues.rs` makes them all and hands them out. Control is `reset.rs`, `init.rs` and
+//! `enable.rs`, which bring a card to life, and `watch.rs`, which notices when it has lost it; `registers.rs` is all that
+//! they say to it.
 
 mod access;
 mod descriptor;
+mod enable;
 mod error;
 mod gate;
 mod i2c;
 mod init;
 mod interrupt;
 mod models;
+mod progress;
+mod queues;
 mod registers;
 mod reset;
 mod ring;
@@ -23,22 +27,16 @@ mod tx;
 mod wait;
 mod watch;
 
-use alloc::vec::Vec;
-
-use self::access::{ReadWrite, Readable, WINDOW_LEN};
-use self::descriptor::DESCRIPTOR_SIZE;
-use self::gate::Gates;
-use self::init::{RingPlace, Setup};
-use self::interrupt::Interrupt;
+use self::access::{Readable, WINDOW_LEN};
+use self::init::Setup;
+use self::interrupt::Entry;
 use self::models::{Medium, TX_QUEUES};
+use self::queues::QueueSet;
 use self::registers::*;
 use self::reset::{Depth, Stage};
-use self::ring::PacketRing;
-use self::wait::{MILLISECOND, SECOND};
+use self::wait::SECOND;
 use self::watch::{Finding, Watch};
-use crate::device::{
-    DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues, Quiesced,
-};
+use crate::device::{DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues};
 use crate::hal::Hal;
 use crate::mmio::Bar;
 use crate::pool::Pool;
@@ -56,8 +54,6 @@ pub const BAR_LEN: usize = WINDOW_LEN;
 const RINGS: (usize, usize) = (64, 4096);
 /// How long after a reset that failed the next one is tried.
 const RETRY: u64 = 2 * SECOND;
-/// How long a stop waits for queues to leave their registers: they are there for some instructions.
-const LEAVE_PATIENCE: u64 = 100 * MILLISECOND;
 /// The largest payload of a frame on plain Ethernet.
 const MTU: u16 = 1500;
 
@@ -66,14 +62,9 @@ pub struct Ixgbe<B: Bar> {
     setup: Setup<B>,
     mac: Mac,
     shape: QueueShape,
-    /// Queues that are set up and not handed out.
-    rx: Vec<IxgbeRx<B>>,
-    tx: Vec<IxgbeTx<B>>,
-    taken: bool,
+    queues: QueueSet<B>,
     state: State,
-    gates: Gates,
     watch: Watch,
-    quiesced: Quiesced,
 }
 
 /// What the card is doing.
@@ -103,21 +94,19 @@ impl<B: Bar> Ixgbe<B> {
         let tx = wish.pairs.clamp(1, TX_QUEUES);
         let ring = wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two();
         let interrupts = rx.min(wish.interrupts.into());
-        let setup = Setup { bar, clock: H::now_ns, model, rx: Vec::new(), tx: Vec::new(), interrupts };
+        let shape = QueueShape { rx, tx, rx_ring: ring, tx_ring: ring };
+        let entry = |queue| (queue < interrupts).then(|| msix_entry(queue));
+        let queues = QueueSet::new::<H>(&bar, shape, &TX_RINGS, entry)?;
+        let (rx_rings, tx_rings) = (queues.rx.clone(), queues.tx.clone());
+        let setup = Setup { bar, clock: H::now_ns, model, rx: rx_rings, tx: tx_rings, interrupts };
         let mut device = Ixgbe {
             setup,
             mac: Mac([0; 6]),
-            shape: QueueShape { rx, tx, rx_ring: ring, tx_ring: ring },
-            rx: Vec::new(),
-            tx: Vec::new(),
-            taken: false,
+            shape,
+            queues,
             state: State::Between(Stage::Closing, Depth::Device),
-            gates: Gates::default(),
             watch: Watch::new(rx, tx),
-            quiesced: Quiesced::default(),
         };
-        device.gates.close();
-        device.create_queues::<H>()?;
         while !matches!(device.state, State::Running { .. }) {
             device.step()?;
         }
@@ -134,33 +123,6 @@ impl<B: Bar> Ixgbe<B> {
         has_cage.then(|| sfp::identify(&self.setup.bar, self.setup.clock))
     }
 
-    fn create_queues<H: Hal>(&mut self) -> Result<(), IxgbeError> {
-        for queue in 0..self.shape.rx {
-            let (ring, place) = self.create_ring::<H>(self.shape.rx_ring, RDT.row(queue))?;
-            let entry = (queue < self.setup.interrupts).then_some(queue as u16);
-            let interrupt = Interrupt::new(self.setup.bar.clone(), entry);
-            self.setup.rx.push(place);
-            self.rx.push(IxgbeRx::new(ring, interrupt));
-        }
-        for queue in 0..self.shape.tx {
-            let (ring, place) = self.create_ring::<H>(self.shape.tx_ring, TDT.row(queue))?;
-            self.setup.tx.push(place);
-            self.tx.push(IxgbeTx::new(ring));
-        }
-        Ok(())
-    }
-
-    fn create_ring<H: Hal>(
-        &mut self,
-        size: usize,
-        tail: ReadWrite,
-    ) -> Result<(PacketRing<B>, RingPlace), IxgbeError> {
-        let (bar, gate) = (self.setup.bar.clone(), self.gates.add());
-        let ring = PacketRing::new::<H>(size, bar, tail, gate, self.quiesced.clone())?;
-        let place = RingPlace { address: ring.address(), len: (size * DESCRIPTOR_SIZE) as u32 };
-        Ok((ring, place))
-    }
-
     /// The station address, which the card has read from its EEPROM (8.2.3.7.9).
     fn read_mac(&self) -> Result<Mac, IxgbeError> {
         let bar = &self.setup.bar;
@@ -175,7 +137,7 @@ impl<B: Bar> Ixgbe<B> {
         let now = (self.setup.clock)();
         match self.state {
             State::Running { since } => self.look_after(since, now),
-            State::Between(Stage::Closing, _) if !self.gates.are_free() => {}
+            State::Between(Stage::Closing, _) if !self.queues.gates.are_free() => {}
             State::Between(Stage::Blank, _) => self.begin_life()?,
             State::Between(stage, depth) => {
                 if matches!(stage, Stage::Draining { .. }) {
@@ -194,14 +156,14 @@ impl<B: Bar> Ixgbe<B> {
     fn begin_life(&mut self) -> Result<(), IxgbeError> {
         self.setup.mask_interrupts();
         self.setup.configure()?;
-        if self.taken {
+        if self.queues.are_taken() {
             self.setup.start_receiving()?;
         }
         let now = (self.setup.clock)();
         self.watch.begin(now);
         self.state = State::Running { since: now };
-        self.gates.open();
-        if self.taken {
+        self.queues.gates.open();
+        if self.queues.are_taken() {
             self.wake_queues();
         }
         Ok(())
@@ -218,7 +180,7 @@ impl<B: Bar> Ixgbe<B> {
     }
 
     fn look_after(&mut self, since: u64, now: u64) {
-        match self.watch.look(&self.setup.bar, &self.gates, now) {
+        match self.watch.look(&self.setup.bar, &self.queues.gates, now) {
             Finding::Nothing => {}
             Finding::LinkIs(Link::Up, speed) => log::info!("ixgbe {}: link up, {speed} Mb/s", self.mac),
             Finding::LinkIs(Link::Down, _) => log::info!("ixgbe {}: link down", self.mac),
@@ -246,18 +208,13 @@ impl<B: Bar> Ixgbe<B> {
     /// Begins a reset. Frames that the card has and has not reported are lost, and counted.
     fn reset(&mut self, depth: Depth) {
         self.watch.counters.resets += 1;
-        self.gates.close();
+        self.queues.gates.close();
         self.state = State::Between(Stage::Closing, depth);
     }
 
     /// Resets the card for good, or waits for the end of the reset that is under way.
     fn reset_and_wait(&mut self) -> Result<(), IxgbeError> {
-        let clock = self.setup.clock;
-        self.gates.close();
-        let started = clock();
-        while !self.gates.are_free() && clock().saturating_sub(started) < LEAVE_PATIENCE {
-            core::hint::spin_loop();
-        }
+        self.queues.keep_off(self.setup.clock);
         let mut stage = match self.state {
             State::Between(stage, _) => stage,
             _ => Stage::Closing,
@@ -268,6 +225,11 @@ impl<B: Bar> Ixgbe<B> {
         CTRL_EXT.clear(&self.setup.bar, ctrl_ext::DRIVER_LOADED);
         Ok(())
     }
+}
+
+/// The entry of receive queue `queue`.
+fn msix_entry(queue: usize) -> Entry {
+    Entry { unmask: EIMS_EX.row(queue / 32), mask: EIMC_EX.row(queue / 32), bit: 1 << (queue % 32) }
 }
 
 impl<B: Bar> NetDevice for Ixgbe<B> {
@@ -302,18 +264,15 @@ impl<B: Bar> NetDevice for Ixgbe<B> {
     }
 
     fn take_queues(&mut self, pool: &'static Pool) -> Option<Queues<IxgbeRx<B>, IxgbeTx<B>>> {
-        if self.taken || !matches!(self.state, State::Running { .. }) {
+        if !matches!(self.state, State::Running { .. }) {
             return None;
         }
-        let mut rx = core::mem::take(&mut self.rx);
-        let mut cache = pool.cache();
-        rx.iter_mut().for_each(|queue| queue.fill(&mut cache));
-        self.taken = true;
+        let queues = self.queues.take(pool)?;
         if let Err(error) = self.setup.start_receiving() {
             log::warn!("ixgbe {}: {error}; the port is reset", self.mac);
             self.reset(Depth::Device);
         }
-        Some(Queues { rx, tx: core::mem::take(&mut self.tx) })
+        Some(queues)
     }
 
     fn attend(&mut self) {
@@ -324,8 +283,7 @@ impl<B: Bar> NetDevice for Ixgbe<B> {
     }
 
     fn counters(&self) -> DeviceCounters {
-        let lost = self.gates.notices().map(|notice| notice.lost()).sum();
-        DeviceCounters { lost, ..self.watch.counters }
+        DeviceCounters { lost: self.queues.lost(), ..self.watch.counters }
     }
 
     fn fault(&self) -> Option<DeviceFault> {
@@ -337,7 +295,7 @@ impl<B: Bar> NetDevice for Ixgbe<B> {
             return;
         }
         match self.reset_and_wait() {
-            Ok(()) => self.quiesced.confirm(),
+            Ok(()) => self.queues.confirm_stopped(),
             Err(error) => log::error!("ixgbe {}: {error}; its buffers are lost", self.mac),
         }
         self.state = State::Stopped;

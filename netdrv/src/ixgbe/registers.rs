@@ -353,13 +353,29 @@ pub(super) mod txpbsize {
     }
 }
 pub(super) const TXPBTHRESH: Rows<ReadWrite> = Rows::at("TXPBTHRESH", 0x0_4950, 4, 8);
-/// A transmit ring, as for the receiving side. 128 queues; 64 are used.
-pub(super) const TDBAL: Rows<ReadWrite> = Rows::at("TDBAL", 0x0_6000, 0x40, 128);
-pub(super) const TDBAH: Rows<ReadWrite> = Rows::at("TDBAH", 0x0_6004, 0x40, 128);
-pub(super) const TDLEN: Rows<ReadWrite> = Rows::at("TDLEN", 0x0_6008, 0x40, 128);
-pub(super) const TDH: Rows<ReadWrite> = Rows::at("TDH", 0x0_6010, 0x40, 128);
-pub(super) const TDT: Rows<ReadWrite> = Rows::at("TDT", 0x0_6018, 0x40, 128);
-pub(super) const TXDCTL: Rows<ReadWrite> = Rows::at("TXDCTL", 0x0_6028, 0x40, 128);
+/// The registers of transmit rings, as for the receiving side. A virtual function has them at another place.
+pub(super) struct TxRings {
+    pub(super) tdbal: Rows<ReadWrite>,
+    pub(super) tdbah: Rows<ReadWrite>,
+    pub(super) tdlen: Rows<ReadWrite>,
+    pub(super) tdh: Rows<ReadWrite>,
+    pub(super) tdt: Rows<ReadWrite>,
+    pub(super) txdctl: Rows<ReadWrite>,
+}
+impl TxRings {
+    pub(super) const fn at(offset: u32, count: usize) -> TxRings {
+        TxRings {
+            tdbal: Rows::at("TDBAL", offset, 0x40, count),
+            tdbah: Rows::at("TDBAH", offset + 0x04, 0x40, count),
+            tdlen: Rows::at("TDLEN", offset + 0x08, 0x40, count),
+            tdh: Rows::at("TDH", offset + 0x10, 0x40, count),
+            tdt: Rows::at("TDT", offset + 0x18, 0x40, count),
+            txdctl: Rows::at("TXDCTL", offset + 0x28, 0x40, count),
+        }
+    }
+}
+/// Those of a physical function: 128 queues, of which 64 are used.
+pub(super) const TX_RINGS: TxRings = TxRings::at(0x0_6000, 128);
 pub(super) mod txdctl {
     pub(crate) const ENABLE: u32 = 1 << 25;
     /// Prefetch when fewer descriptors than `prefetch` are on chip and at least `host` wait in memory; write back when

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::access::{ClearOnRead, Readable};
 use super::gate::Gates;
+use super::progress::{Progress, TxProgress};
 use super::registers::*;
 use super::wait::{MILLISECOND, SECOND};
 use crate::device::{DeviceCounters, Link};
@@ -13,10 +14,6 @@ use crate::mmio::Bar;
 const LINK_PERIOD: u64 = 100 * MILLISECOND;
 /// How often progress is looked at, and counters are read: the fastest of them take minutes to wrap.
 const PROGRESS_PERIOD: u64 = SECOND;
-/// Looks without progress after which a queue counts as hung: five seconds, as in Linux. In a virtual machine, whoever plays the
-/// card may well be off its CPU for one or two.
-const PATIENCE: u8 = 4;
-
 /// Counters of frames that came in damaged, or too short, or too long.
 const ERRORS: [ClearOnRead; 6] = [CRCERRS, RLEC, RUC, RFC, ROC, RJC];
 /// Reads all counters that the driver uses, which clears them.
@@ -48,30 +45,11 @@ pub(super) struct Watch {
     had_link: bool,
     link_looked: Option<u64>,
     progress_looked: u64,
-    tx: Vec<Progress>,
+    tx: TxProgress,
     /// By set of counters.
     rx: Vec<Progress>,
     rx_queues: usize,
     pub(super) counters: DeviceCounters,
-}
-
-/// How far a queue was: what it takes back next, and what the card completes next.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    clean: u32,
-    head: u32,
-    /// For how many looks it has been there although it should have moved.
-    still: u8,
-}
-
-impl Progress {
-    /// Another look: whether the queue has not moved for too long.
-    fn is_stuck(&mut self, should_move: bool, clean: u32, head: u32) -> bool {
-        let is_still = should_move && (clean, head) == (self.clean, self.head);
-        let still = if is_still { self.still + 1 } else { 0 };
-        *self = Progress { clean, head, still };
-        still >= PATIENCE
-    }
 }
 
 impl Watch {
@@ -81,7 +59,7 @@ impl Watch {
             had_link: false,
             link_looked: None,
             progress_looked: 0,
-            tx: (0..tx).map(|_| Progress::default()).collect(),
+            tx: TxProgress::new(tx),
             rx: (0..rx.min(COUNTER_SETS)).map(|_| Progress::default()).collect(),
             rx_queues: rx,
             counters: DeviceCounters::default(),
@@ -91,7 +69,7 @@ impl Watch {
     /// The card's life begins: nothing is known of it.
     pub(super) fn begin(&mut self, now: u64) {
         (self.had_link, self.link_looked, self.progress_looked) = (false, None, now);
-        self.tx.fill(Progress::default());
+        self.tx.begin();
         self.rx.fill(Progress::default());
     }
 
@@ -126,7 +104,8 @@ impl Watch {
         if self.link == Link::Down {
             return Finding::Nothing;
         }
-        match (self.hung_tx(bar, gates), self.stalled_rx(bar, gates, missed)) {
+        let hung = self.tx.hung(bar, TX_RINGS.tdh, gates.notices().skip(self.rx_queues));
+        match (hung, self.stalled_rx(bar, gates, missed)) {
             (Some(queue), _) => Finding::TxHung(queue),
             (None, Some(queue)) => Finding::RxStalled(queue),
             (None, None) => Finding::Nothing,
@@ -152,24 +131,6 @@ impl Watch {
         counters.errors += ERRORS.iter().map(|counter| u64::from(counter.take(bar))).sum::<u64>();
         counters.missed += u64::from(RXMPC.take(bar)) + missed.iter().copied().map(u64::from).sum::<u64>();
         missed
-    }
-
-    /// The queue that has frames and moves none: the card fetches none of them, or has fetched all and reports none although
-    /// the queue's owner looks for that.
-    fn hung_tx(&mut self, bar: &impl Bar, gates: &Gates) -> Option<usize> {
-        let notices = gates.notices().skip(self.rx_queues);
-        let mut hung = None;
-        for (queue, (notice, progress)) in notices.zip(&mut self.tx).enumerate() {
-            let (clean, published) = notice.progress();
-            // A register is read only where there is a question.
-            let has_frames = clean != published;
-            let head = if has_frames { TDH.row(queue).read(bar) } else { 0 };
-            let waits_in_vain = notice.take_vain_looks() > 0;
-            if progress.is_stuck(has_frames && (head != published || waits_in_vain), clean, head) {
-                hung = hung.or(Some(queue));
-            }
-        }
-        hung
     }
 
     /// The first of a set of queues that has buffers and misses frames all the same. Queues that share a set, beyond 16, are
