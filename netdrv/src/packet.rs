@@ -160,6 +160,13 @@ impl Packet {
         self.len = 0;
     }
 
+    /// Makes the packet empty behind `headroom` free bytes, at most all that the buffer has.
+    #[inline(always)]
+    pub fn clear_behind(&mut self, headroom: usize) {
+        self.start = headroom.min(BUFFER_SIZE) as u16;
+        self.len = 0;
+    }
+
     /// The `N` bytes before the frame, where a device's header goes: headroom that no one else uses.
     /// `None` where the headroom is shorter.
     #[inline(always)]

@@ -31,7 +31,7 @@ use self::access::{Readable, WINDOW_LEN};
 use self::init::Setup;
 use self::interrupt::Entry;
 use self::models::{Medium, TX_QUEUES};
-use self::queues::QueueSet;
+use self::queues::{QueueSet, Wiring};
 use self::registers::*;
 use self::reset::{Depth, Stage};
 use self::wait::SECOND;
@@ -39,6 +39,7 @@ use self::watch::{Finding, Watch};
 use crate::device::{DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues};
 use crate::hal::Hal;
 use crate::mmio::Bar;
+use crate::packet::HEADROOM;
 use crate::pool::Pool;
 
 pub use self::error::IxgbeError;
@@ -56,6 +57,17 @@ const RINGS: (usize, usize) = (64, 4096);
 const RETRY: u64 = 2 * SECOND;
 /// The largest payload of a frame on plain Ethernet.
 const MTU: u16 = 1500;
+
+/// Receive queue `i` has entry `i`. The MAC keeps frames out that would go beyond a buffer's end.
+const WIRING: Wiring = Wiring {
+    tx_rings: &TX_RINGS,
+    entry: |queue| Entry {
+        unmask: EIMS_EX.row(queue / 32),
+        mask: EIMC_EX.row(queue / 32),
+        bit: 1 << (queue % 32),
+    },
+    headroom: HEADROOM,
+};
 
 /// One port of a card.
 pub struct Ixgbe<B: Bar> {
@@ -95,8 +107,7 @@ impl<B: Bar> Ixgbe<B> {
         let ring = wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two();
         let interrupts = rx.min(wish.interrupts.into());
         let shape = QueueShape { rx, tx, rx_ring: ring, tx_ring: ring };
-        let entry = |queue| (queue < interrupts).then(|| msix_entry(queue));
-        let queues = QueueSet::new::<H>(&bar, shape, &TX_RINGS, entry)?;
+        let queues = QueueSet::new::<H>(&bar, shape, &WIRING, interrupts)?;
         let (rx_rings, tx_rings) = (queues.rx.clone(), queues.tx.clone());
         let setup = Setup { bar, clock: H::now_ns, model, rx: rx_rings, tx: tx_rings, interrupts };
         let mut device = Ixgbe {
@@ -225,11 +236,6 @@ impl<B: Bar> Ixgbe<B> {
         CTRL_EXT.clear(&self.setup.bar, ctrl_ext::DRIVER_LOADED);
         Ok(())
     }
-}
-
-/// The entry of receive queue `queue`.
-fn msix_entry(queue: usize) -> Entry {
-    Entry { unmask: EIMS_EX.row(queue / 32), mask: EIMC_EX.row(queue / 32), bit: 1 << (queue % 32) }
 }
 
 impl<B: Bar> NetDevice for Ixgbe<B> {

@@ -21,6 +21,15 @@ use crate::pool::Pool;
 /// How long a stop waits for queues to leave their registers: they are there for some instructions.
 const LEAVE_PATIENCE: u64 = 100 * MILLISECOND;
 
+/// What queues differ in by the kind of function that has them.
+pub(super) struct Wiring {
+    pub(super) tx_rings: &'static TxRings,
+    /// The interrupt of a receive queue.
+    pub(super) entry: fn(usize) -> Entry,
+    /// Free bytes before a received frame.
+    pub(super) headroom: usize,
+}
+
 /// The queues of one function.
 pub(super) struct QueueSet<B: Bar> {
     /// Those that are not handed out.
@@ -33,13 +42,13 @@ pub(super) struct QueueSet<B: Bar> {
 }
 
 impl<B: Bar> QueueSet<B> {
-    /// Makes queues for a card that is being reset: they begin with its next life. `entry` is the interrupt of a receive
-    /// queue, where it has one.
+    /// Makes queues for a card that is being reset: they begin with its next life. The first `interrupts` receive queues
+    /// interrupt.
     pub(super) fn new<H: Hal>(
         bar: &B,
         shape: QueueShape,
-        tx_rings: &TxRings,
-        entry: impl Fn(usize) -> Option<Entry>,
+        wiring: &Wiring,
+        interrupts: usize,
     ) -> Result<QueueSet<B>, IxgbeError> {
         let mut set = QueueSet {
             queues: None,
@@ -50,7 +59,7 @@ impl<B: Bar> QueueSet<B> {
         };
         set.gates.close();
         let mut queues = Queues { rx: Vec::new(), tx: Vec::new() };
-        let outcome = set.make::<H>(&mut queues, bar, shape, tx_rings, entry);
+        let outcome = set.make::<H>(&mut queues, bar, shape, wiring, interrupts);
         if outcome.is_err() {
             // The card has not heard of any ring.
             set.confirm_stopped();
@@ -64,16 +73,17 @@ impl<B: Bar> QueueSet<B> {
         queues: &mut Queues<IxgbeRx<B>, IxgbeTx<B>>,
         bar: &B,
         shape: QueueShape,
-        tx_rings: &TxRings,
-        entry: impl Fn(usize) -> Option<Entry>,
+        wiring: &Wiring,
+        interrupts: usize,
     ) -> Result<(), IxgbeError> {
         for queue in 0..shape.rx {
             let (ring, place) = self.ring::<H>(bar, shape.rx_ring, RDT.row(queue))?;
-            queues.rx.push(IxgbeRx::new(ring, Interrupt::new(bar.clone(), entry(queue))));
+            let entry = (queue < interrupts).then(|| (wiring.entry)(queue));
+            queues.rx.push(IxgbeRx::new(ring, Interrupt::new(bar.clone(), entry), wiring.headroom));
             self.rx.push(place);
         }
         for queue in 0..shape.tx {
-            let (ring, place) = self.ring::<H>(bar, shape.tx_ring, tx_rings.tdt.row(queue))?;
+            let (ring, place) = self.ring::<H>(bar, shape.tx_ring, wiring.tx_rings.tdt.row(queue))?;
             queues.tx.push(IxgbeTx::new(ring));
             self.tx.push(place);
         }

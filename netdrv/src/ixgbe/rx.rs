@@ -17,6 +17,8 @@ const PUBLISH_AT: u64 = 16;
 pub struct IxgbeRx<B: Bar> {
     ring: PacketRing<B>,
     interrupt: Interrupt<B>,
+    /// Free bytes before a frame. What is behind them is the device's, as long as it believes a buffer to be.
+    headroom: usize,
     /// The descriptor that the device completes next.
     next: u64,
     /// Descriptors before this have a buffer; the device knows of those before `published`.
@@ -28,10 +30,11 @@ pub struct IxgbeRx<B: Bar> {
 }
 
 impl<B: Bar> IxgbeRx<B> {
-    pub(super) fn new(ring: PacketRing<B>, interrupt: Interrupt<B>) -> IxgbeRx<B> {
+    pub(super) fn new(ring: PacketRing<B>, interrupt: Interrupt<B>, headroom: usize) -> IxgbeRx<B> {
         IxgbeRx {
             ring,
             interrupt,
+            headroom,
             next: 0,
             armed: 0,
             published: 0,
@@ -67,7 +70,8 @@ impl<B: Bar> IxgbeRx<B> {
     fn rearm(&mut self, cache: &mut PoolCache) {
         let free = self.ring.capacity() - (self.armed - self.next);
         for _ in 0..free {
-            let Some(packet) = cache.take() else { break };
+            let Some(mut packet) = cache.take() else { break };
+            packet.clear_behind(self.headroom);
             self.ring.put(self.armed, packet, 0);
             self.armed += 1;
         }
