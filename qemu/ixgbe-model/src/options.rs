@@ -110,6 +110,9 @@ pub struct CardOptions {
     pub link_time: Duration,
     /// What becomes of frames that the card cannot take.
     pub overrun: Overrun,
+    /// How long a write to a register may be on its way, which is posted: the driver goes on at once. Where a frame finds
+    /// no descriptor, its tail may be on its way, so a ring that drops (SRRCTL.DROP_EN) does so only after this.
+    pub write_delay: Duration,
 }
 
 impl Default for CardOptions {
@@ -124,6 +127,7 @@ impl Default for CardOptions {
             settle_time: Duration::from_millis(1),
             link_time: Duration::from_millis(5),
             overrun: Overrun::default(),
+            write_delay: Duration::ZERO,
         }
     }
 }

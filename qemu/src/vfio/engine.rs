@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use ixgbe_model::{Card, CardOptions, Fault};
@@ -19,6 +19,9 @@ use super::memory::DmaMap;
 /// How long the card sleeps at most, in milliseconds: its timers, and frames that nobody tells it of, those of a source,
 /// are looked at so often.
 const TICK: u8 = 1;
+/// How long a message of a written register may take: QEMU does not wait for it, and the thread that reads it may have to
+/// wait for a processor.
+const WRITE_DELAY: Duration = Duration::from_secs(1);
 /// Rounds at the end: what a guest has handed over by then still counts as sent.
 const LAST_ROUNDS: usize = 64;
 
@@ -33,7 +36,7 @@ pub(super) struct Slot {
 
 impl Slot {
     fn new(options: CardOptions, cable: Cable) -> Result<Self> {
-        let card = Card::new(options);
+        let card = Card::new(CardOptions { write_delay: WRITE_DELAY, ..options });
         Ok(Self {
             config: ConfigSpace::new(card.ids()),
             card,

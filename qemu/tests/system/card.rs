@@ -67,23 +67,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             let ports = &[Kind::Card(Model::X540), Kind::Card(Model::X550)];
             exchange(&Setup { ports, cores: 2, words: "program=forward", queues: 2, line: "ixgbe" })
         }),
+        card("card::to_virtio_and_back", || {
+            let ports = &[SFP, Kind::Virtio];
+            exchange(&Setup { ports, cores: 2, words: "program=forward", queues: 2, line: "ixgbe" })
+        }),
         card("card::tags_stay_in_the_frame", tags_stay),
         card("card::a_link_that_flaps", || faults(&Misfortune::flaps())),
     ];
     if let Some(minutes) = soak_minutes() {
         let body = move || faults(&Misfortune::soak(minutes));
         trials.push(test_with(&[Need::CardsFromOutside], "card::soak", body));
-        // Not with the others yet: the model hears of posted tail writes late, and frames that leave by virtio make room
-        // for new ones before that; so a ring can look empty to it, and frames are missed.
-        trials.push(card("card::to_virtio_and_back", || {
-            exchange(&Setup {
-                ports: &[SFP, Kind::Virtio],
-                cores: 2,
-                words: "program=forward",
-                queues: 2,
-                line: "ixgbe",
-            })
-        }));
     }
     trials
 }

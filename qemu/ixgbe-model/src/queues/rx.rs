@@ -1,6 +1,7 @@
 //! From the packet buffer into rings: put the frame in the host's memory, write descriptors back (datasheet 7.1).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use super::arrival::{PacketBuffer, Waiting};
 use super::steer::Route;
@@ -34,6 +35,10 @@ pub(crate) struct Receive {
     pub(crate) buffer: PacketBuffer,
     /// Rings whose descriptors or buffers cannot be reached: they stand still until they are enabled anew.
     broken: u128,
+    /// Since when the frame in front has found no descriptor.
+    dry_since: Option<Duration>,
+    /// Rings whose tail has not come in time: they drop at once, until it does.
+    dry: u128,
 }
 
 /// The bits of a tail that can be written (8.2.3.8.5).
@@ -55,6 +60,7 @@ impl Receive {
                 core.values.set_at(register, queue, value);
             }
             Register::RDT => {
+                self.dry &= !(1 << queue);
                 let ring = Ring::of(core, &LAYOUT, queue);
                 // Silicon runs off the ring; here the ring stands still.
                 if is_enabled(core, &LAYOUT, queue) && value >= ring.size {
@@ -112,7 +118,7 @@ impl Receive {
         if stuck || !is_enabled(core, &LAYOUT, queue) {
             stats::dropped(core, queue);
         } else if !has_room(core, queue, waiting.frame.len()) {
-            if !drops(core, queue) {
+            if !drops(core, queue) || self.tail_may_come(core, queue) {
                 // Nothing behind it moves either (7.1.9, DROP_EN).
                 return false;
             }
@@ -121,8 +127,18 @@ impl Receive {
             core.report(Rule::OutsideMemory, Register::RDT, queue, address);
             self.broken |= 1 << queue;
         }
+        self.dry_since = None;
         self.buffer.pop();
         true
+    }
+
+    /// Whether the tail of a dry ring may still be on its way.
+    fn tail_may_come(&mut self, core: &Core, queue: usize) -> bool {
+        let since = *self.dry_since.get_or_insert(core.now);
+        if core.now - since >= core.options.write_delay {
+            self.dry |= 1 << queue;
+        }
+        self.dry >> queue & 1 == 0
     }
 }
 

@@ -175,6 +175,29 @@ fn a_queue_that_is_full_blocks_the_others_unless_it_drops() {
 }
 
 #[test]
+fn a_ring_that_drops_waits_for_a_tail_that_may_be_on_its_way() {
+    let write_delay = Duration::from_millis(100);
+    let mut bench = Bench::running(CardOptions { write_delay, ..CardOptions::default() }, 1);
+    let srrctl = bench.read(Register::SRRCTL, 0);
+    bench.write(Register::SRRCTL, 0, srrctl | SRRCTL_DROP_EN);
+    let mut lost_of = |frames: u32, late: Duration| {
+        (0..frames).for_each(|tag| bench.cable.to_card.push_back(frame(tag as u8, 60)));
+        while bench.run() > 0 {}
+        bench.pass(late);
+        while bench.run() > 0 {}
+        (0..RING).for_each(|index| bench.rearm(0, index));
+        let head = bench.read(Register::RDH, 0);
+        bench.write(Register::RDT, 0, (head + RING - 1) % RING);
+        while bench.run() > 0 {}
+        (bench.read(Register::QPRDC, 0), bench.read(Register::QPRC, 0))
+    };
+    assert_eq!(lost_of(RING + 9, Duration::from_millis(99)), (0, RING + 9));
+    // The tail was written with ten frames taken.
+    assert_eq!(lost_of(RING + 9, Duration::from_millis(100)), (20, RING - 11));
+    assert_eq!(lost_of(RING - 1, Duration::from_millis(100)), (0, RING - 1), "it has begun anew");
+}
+
+#[test]
 fn a_full_packet_buffer_misses_frames_where_nobody_holds_them_back() {
     let mut bench = Bench::running(CardOptions { overrun: Overrun::Miss, ..CardOptions::default() }, 1);
     bench.write(Register::RXPBSIZE, 0, 10 * 1024);
