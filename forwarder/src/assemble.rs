@@ -6,17 +6,17 @@ use alloc::vec::Vec;
 use log::warn;
 use netdrv::device::{Mac, Queues, RxQueue, TxQueue};
 use netdrv::packet::MAX_BURST;
-use netdrv::pool::{CACHE_CAPACITY, Pool};
+use netdrv::pool::Pool;
 
 use crate::config::{Config, Refusal};
 use crate::control::{Control, PortTelemetry, Telemetry};
 use crate::idle::{Cpu, IdleMode};
-use crate::local::{self, LocalHost, Passing};
+use crate::local::{LocalHost, Passing};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
 use crate::stack::{Instant, IpCidr, Stack, StackConfig};
 use crate::stats::{Ledger, LockStats, WorkerStats};
-use crate::steer::{self, RxMode};
+use crate::steer;
 use crate::txmap::{self, Mode, Plan, StackNeed};
 use crate::txpath::{SharedTx, TxPath, WhenTaken};
 use crate::verdict::PortId;
@@ -41,19 +41,6 @@ pub struct Assembly<R, T> {
     pub control: Arc<Control<R, T>>,
     /// One for each core that forwards: worker `i` is core `i`'s. The first runs the local stacks.
     pub workers: Vec<Worker<R, T>>,
-}
-
-/// The most buffers that are outside of the devices' rings, with `workers` workers over `rx_queues` RX queues of `ports`
-/// ports. Each worker that has work holds a full cache, a burst in its hands, and one that waits at every port; then come
-/// those that are on their way between workers, the stacks, and what waits for them.
-pub fn buffers_outside_rings(config: &Config, workers: usize, rx_queues: usize, ports: usize) -> usize {
-    let receivers = workers.min(rx_queues);
-    let (busy, between) = match config.rx {
-        RxMode::Hardware => (receivers, 0),
-        RxMode::Software => (workers, steer::Shape::new(workers, receivers).buffers()),
-    };
-    let stacks = port_ids(ports).filter(|&port| config.stack.addresses(port).next().is_some()).count();
-    busy * (CACHE_CAPACITY + MAX_BURST * (1 + ports)) + between + local::buffers(stacks, busy)
 }
 
 /// Makes `workers` workers (see [`Config::worker_count`]) over the queues of all ports, in the order of the ports. Every

@@ -16,6 +16,7 @@ pub mod idle;
 mod local;
 mod meter;
 pub mod metrics;
+mod needs;
 mod ports;
 pub mod programs;
 mod ring;
@@ -32,8 +33,9 @@ mod wake;
 pub mod wire;
 mod worker;
 
-pub use assemble::{Assembly, PortParts, assemble, buffers_outside_rings};
+pub use assemble::{Assembly, PortParts, assemble};
 pub use control::{Control, StoppedQueues};
 pub use idle::Cpu;
 pub use meter::Clock;
+pub use needs::{buffers_outside_rings, heap};
 pub use worker::Worker;

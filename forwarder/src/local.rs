@@ -28,6 +28,9 @@ pub(crate) const HOST: usize = 0;
 /// Packets that wait in one worker's queue to a stack, at most.
 const QUEUE: usize = 128;
 
+/// Bytes of one such queue: its packets, and what both ends share and count.
+pub(crate) const HEAP_OF_QUEUE: usize = QUEUE * size_of::<Packet>() + 512;
+
 /// The most buffers that `stacks` stacks and the queues of `workers` workers to them hold.
 pub(crate) fn buffers(stacks: usize, workers: usize) -> usize {
     stacks * (Stack::MAX_BUFFERS + MAX_BURST + workers * QUEUE)

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 mod interrupts;
+mod memory;
 mod operator;
 mod platform;
 mod ports;
@@ -27,16 +28,17 @@ kernel::entry!(main);
 
 fn main(boot: &'static Boot) -> ! {
     let config = settings::read(boot);
+    memory::need();
 
     kernel::machine::init(boot);
     let cores = smp::start_all();
     let workers = config.worker_count(cores).unwrap_or_else(|refusal| settings::refuse(&refusal));
 
     let mut ports = Ports::probe(&config, workers);
-    let outside_rings = forwarder::buffers_outside_rings(&config, workers, ports.rx_queues(), ports.count());
-    let buffers = ports.buffers() + outside_rings;
-    let pool =
-        Pool::new::<Platform>(buffers).unwrap_or_else(|error| panic!("{buffers} packet buffers: {error}"));
+    let (rx_queues, count) = (ports.rx_queues(), ports.count());
+    let buffers = ports.buffers() + forwarder::buffers_outside_rings(&config, workers, rx_queues, count);
+    memory::check(&config, workers, buffers, forwarder::heap(&config, workers, rx_queues, count));
+    let pool = Pool::new::<Platform>(buffers).expect("memory was checked");
 
     ports.route_interrupts(workers);
     let clock = Clock { now: time::tsc, hz: time::tsc_hz() };
@@ -50,6 +52,7 @@ fn main(boot: &'static Boot) -> ! {
     for (core, worker) in (1..).zip(workers) {
         start(core, worker, control.clone());
     }
+    memory::need_no_more();
     println!("sluice ready boot_us={} cores={cores} ports={}", time::since_entry_us(), ports.count());
 
     let mut operator = Operator::default();

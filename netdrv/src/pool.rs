@@ -54,6 +54,11 @@ impl Pool {
         Ok(Box::leak(Box::new(Pool { depot: SpinMutex::new(depot), count, memory })))
     }
 
+    /// Bytes that a pool of `count` buffers takes: the buffers themselves, which are one piece, and the depot's list.
+    pub const fn bytes(count: usize) -> u64 {
+        (count * (STRIDE + size_of::<FreeBuffer>())) as u64
+    }
+
     /// How many buffers there are.
     pub fn count(&self) -> usize {
         self.count

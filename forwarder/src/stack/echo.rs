@@ -35,6 +35,9 @@ const DATAGRAMS: usize = 32;
 /// What the socket holds of them: each as long as a buffer's frame, one of them put together from fragments, and the gap
 /// at the end where the next would not fit.
 const DATAGRAM_BUFFER: usize = MAX_DATAGRAM + DATAGRAMS * FRAME_CAPACITY;
+/// Bytes of all buffers.
+pub(super) const HEAP: usize = (2 * CONNECTIONS + 1) * STREAM_BUFFER + 2 * DATAGRAM_BUFFER;
+
 /// How long the first of them waits for its sender's station to say where it is. smoltcp asks for one station a second,
 /// so this leaves one question to each of two.
 const RESOLVE_TIME: Duration = Duration::from_secs(2);

@@ -103,6 +103,9 @@ impl Stack {
     /// The most buffers that a stack holds between two calls of [`poll`](Self::poll): what a pool must have for it.
     pub const MAX_BUFFERS: usize = 2 * LANE_CAPACITY;
 
+    /// The most bytes of the heap that a stack takes, fragments included: buffers of the services, lanes, and the interface.
+    pub const HEAP: usize = echo::HEAP + 2 * LANE_CAPACITY * size_of::<Packet>() + (128 << 10);
+
     /// Makes a stack; it speaks when it is first polled. Allocates all that it will ever use, except what fragments
     /// are put together in. `pool` is the one that its frames are made of.
     pub fn new(config: &StackConfig<'_>, pool: &'static Pool, now: Instant) -> Result<Stack, SetupError> {

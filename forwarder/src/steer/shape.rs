@@ -2,6 +2,8 @@
 
 use netdrv::packet::MAX_BURST;
 
+use super::Steered;
+
 /// Packets in one ring, at most: what a worker misses while it is kept from its ring for a round or two.
 const LONGEST: usize = 256;
 /// Packets in one ring, at least: a burst of one flow must fit.
@@ -33,6 +35,12 @@ impl Shape {
     /// Buffers that lie in the rings, at most.
     pub(crate) fn buffers(&self) -> usize {
         self.receivers * self.quota
+    }
+
+    /// Bytes that the rings take, to `workers` workers: their packets, and what both ends share and count.
+    pub(crate) fn heap(&self, workers: usize) -> usize {
+        let rings = self.receivers * workers.saturating_sub(1);
+        rings * (self.ring * size_of::<Steered>() + 512)
     }
 }
 

@@ -96,6 +96,11 @@ impl<'m> FrameAllocator<'m> {
         self.free.pages()
     }
 
+    /// Pages of the longest run that is free now.
+    pub(super) fn longest_free_run(&self) -> u64 {
+        self.free.ranges().iter().map(PageRange::pages).max().unwrap_or(0)
+    }
+
     /// Pages that the allocator was given.
     pub(super) fn total_pages(&self) -> u64 {
         self.owned.pages()
@@ -140,6 +145,7 @@ mod tests {
             assert_eq!(frames.allocate(2, 8 * PAGE_SIZE), Ok(pages(16, 2)));
             assert_eq!(frames.allocate(8, 1), Err(FrameError::OutOfMemory));
             assert_eq!((frames.free_pages(), frames.total_pages()), (10, 19));
+            assert_eq!(frames.longest_free_run(), 6);
         });
     }
 

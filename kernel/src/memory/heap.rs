@@ -62,8 +62,9 @@ fn grow(chunks: &mut ArrayVec<Chunk, MAX_CHUNKS>, layout: Layout) -> Option<()> 
     let have: usize = chunks.iter().map(Chunk::size).sum();
     let wanted = needed.max(have as u64 / 4).max(FIRST_CHUNK);
     // When memory is short, what is needed must do.
-    let allocate = |bytes: u64| super::allocate(bytes.div_ceil(PAGE_SIZE), PAGE_SIZE).ok();
-    add(chunks, allocate(wanted).or_else(|| allocate(needed))?)
+    let pages = |bytes: u64| bytes.div_ceil(PAGE_SIZE);
+    let taken = super::try_allocate(pages(wanted), PAGE_SIZE);
+    add(chunks, taken.or_else(|_| super::allocate(pages(needed), PAGE_SIZE)).ok()?)
 }
 
 fn add(chunks: &mut ArrayVec<Chunk, MAX_CHUNKS>, pages: PageRange) -> Option<()> {

@@ -34,6 +34,8 @@ const FIRST_FREE_LIST: usize = 256;
 const FREE_LIST_RESERVE: usize = 4;
 
 static MEMORY: SpinMutex<Option<Memory>> = SpinMutex::new(None);
+/// See [`on_shortage`].
+static ON_SHORTAGE: SpinMutex<Option<fn(u64)>> = SpinMutex::new(None);
 
 struct Memory {
     /// All usable RAM, before anything is taken out of it.
@@ -83,12 +85,30 @@ fn usable(regions: &[Region], ram: &mut RangeSet<'_>) -> Result<(), Full> {
     Ok(())
 }
 
+/// Says what happens when somebody asks for more memory than there is, before that fails: `act` is called with the number
+/// of pages. It must not allocate. `None`: nothing happens.
+pub fn on_shortage(act: Option<fn(pages: u64)>) {
+    *ON_SHORTAGE.lock() = act;
+}
+
 /// Takes `pages` neighbouring pages whose first address is a multiple of `alignment` bytes. Their content is
 /// whatever was there before.
 ///
 /// # Errors
-/// [`FrameError`] when there is no such run, or the request makes no sense.
+/// [`FrameError`] when there is no such run, or the request makes no sense. Of a shortage [`on_shortage`] is told.
 pub fn allocate(pages: u64, alignment: u64) -> Result<PageRange, FrameError> {
+    let taken = try_allocate(pages, alignment);
+    if taken == Err(FrameError::OutOfMemory)
+        // The guard is gone before the call, which may print and never come back.
+        && let Some(act) = { *ON_SHORTAGE.lock() }
+    {
+        act(pages);
+    }
+    taken
+}
+
+/// Like [`allocate`], for those who can do with less: nobody is told of a shortage.
+fn try_allocate(pages: u64, alignment: u64) -> Result<PageRange, FrameError> {
     with_memory(|memory| {
         make_room(&mut memory.frames);
         memory.frames.allocate(pages, alignment)
@@ -110,6 +130,18 @@ pub fn free(range: PageRange) -> Result<(), FrameError> {
 #[must_use]
 pub fn free_pages() -> u64 {
     with_memory(|memory| memory.frames.free_pages())
+}
+
+/// Pages of the longest run that can be allocated now.
+#[must_use]
+pub fn longest_free_run() -> u64 {
+    with_memory(|memory| memory.frames.longest_free_run())
+}
+
+/// Pages of RAM, free or not; the image and what the firmware left to it are among them.
+#[must_use]
+pub fn ram_pages() -> u64 {
+    with_memory(|memory| memory.ram.pages())
 }
 
 /// Pages that the frame allocator manages, free or not.

@@ -4,6 +4,8 @@
 //!
 //! `SLUICE_SOAK=10 cargo test -p qemu --test system -- card::soak` has faults of all kinds befall two cards for ten minutes.
 
+mod oversize;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::Arc;
@@ -72,6 +74,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             exchange(&Setup { ports, cores: 2, words: "program=forward", queues: 2, line: "ixgbe" })
         }),
         card("card::tags_stay_in_the_frame", tags_stay),
+        card("card::a_frame_longer_than_a_buffer_is_counted", oversize::is_counted_and_others_flow),
         card("card::a_link_that_flaps", || faults(&Misfortune::flaps())),
     ];
     if let Some(minutes) = soak_minutes() {

@@ -22,6 +22,7 @@ mod judges;
 mod lane;
 mod linux;
 mod lone;
+mod memory;
 mod outside;
 mod process;
 mod refusals;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         accounting::trials(),
         bench::trials(),
         refusals::trials(),
+        memory::trials(),
         crashes::trials(),
         outside::trials(),
         cli::trials(),
