@@ -69,6 +69,12 @@ access! {
     ClearOnRead
 }
 
+access! {
+    /// Flags of the device, some of which are gone once they are read, and commands to it. Whoever takes the flags has to keep
+    /// them.
+    FlagsAndCommands
+}
+
 impl Readable for ReadOnly {
     fn place(&self) -> Place {
         self.0
@@ -107,6 +113,16 @@ impl WriteOnly {
     #[inline(always)]
     pub(super) fn write(&self, bar: &impl Bar, value: u32) {
         bar.write(self.0.offset, value);
+    }
+}
+
+impl FlagsAndCommands {
+    pub(super) fn take(&self, bar: &impl Bar) -> u32 {
+        bar.read(self.0.offset)
+    }
+
+    pub(super) fn command(&self, bar: &impl Bar, command: u32) {
+        bar.write(self.0.offset, command);
     }
 }
 

@@ -18,6 +18,12 @@ pub enum IxgbeError {
     },
     /// The card has no station address.
     NoAddress,
+    /// The physical function's driver refuses what a virtual function can't do without.
+    Refused(&'static str),
+    /// The physical function was reset while a virtual one talked to it.
+    HostWasReset,
+    /// The physical function gives fewer queues than are in use.
+    FewerQueues,
     /// No memory for a ring.
     Dma(DmaError),
 }
@@ -29,7 +35,10 @@ impl fmt::Display for IxgbeError {
             IxgbeError::Timeout { register, awaited } => {
                 write!(f, "{register}: waited in vain for {awaited}")
             }
-            IxgbeError::NoAddress => f.write_str("the card has no station address (RAH.AV of entry 0 is 0)"),
+            IxgbeError::NoAddress => f.write_str("the card has no station address"),
+            IxgbeError::Refused(what) => write!(f, "the physical function refuses {what}"),
+            IxgbeError::HostWasReset => f.write_str("the physical function was reset"),
+            IxgbeError::FewerQueues => f.write_str("the physical function gives fewer queues than before"),
             IxgbeError::Dma(error) => error.fmt(f),
         }
     }

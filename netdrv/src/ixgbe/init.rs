@@ -130,9 +130,7 @@ impl<B: Bar> Setup<B> {
             register.write(bar, u32::from_le_bytes(entries.map(|queue| queue as u8)));
         }
         RXCSUM.set(bar, rxcsum::HASH);
-        let fields =
-            mrqc::IPV4 | mrqc::TCP_IPV4 | mrqc::UDP_IPV4 | mrqc::IPV6 | mrqc::TCP_IPV6 | mrqc::UDP_IPV6;
-        MRQC.write(bar, mrqc::RSS | fields);
+        MRQC.write(bar, mrqc::RSS | mrqc::FIELDS);
     }
 
     /// The transmitting side (4.6.8): one traffic class, all queues equal.

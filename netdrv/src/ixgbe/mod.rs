@@ -5,7 +5,7 @@
 //! control. `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the card has them, `gate.rs` keeps queues off a
 //! card that is being reset; `queues.rs` makes them all and hands them out. Control is `reset.rs`, `init.rs` and
 //! `enable.rs`, which bring a card to life, and `watch.rs`, which notices when it has lost it; `registers.rs` is all that
-//! they say to it.
+//! they say to it. `vf/` is a function of such a card that a host has lent to this machine.
 
 mod access;
 mod descriptor;
@@ -24,6 +24,7 @@ mod ring;
 mod rx;
 mod sfp;
 mod tx;
+mod vf;
 mod wait;
 mod watch;
 
@@ -43,10 +44,11 @@ use crate::packet::HEADROOM;
 use crate::pool::Pool;
 
 pub use self::error::IxgbeError;
-pub use self::models::{Model, VENDOR, model};
+pub use self::models::{Model, VENDOR, VirtualModel, model, virtual_model};
 pub use self::rx::IxgbeRx;
 pub use self::sfp::{Identity, Module};
 pub use self::tx::IxgbeTx;
+pub use self::vf::{IxgbeVf, VF_BAR_LEN};
 
 /// Bytes that BAR 0 must have.
 pub const BAR_LEN: usize = WINDOW_LEN;

@@ -68,6 +68,28 @@ impl Medium {
     }
 }
 
+/// A virtual function, by its PCI device id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VirtualModel {
+    /// The PCI device id.
+    pub device: u16,
+    /// Whose function it is.
+    pub name: &'static str,
+    pub(super) family: Family,
+}
+
+/// The virtual function of this device id, if it is one.
+pub fn virtual_model(device: u16) -> Option<&'static VirtualModel> {
+    VIRTUAL_MODELS.iter().find(|model| model.device == device)
+}
+
+/// Every kind of virtual function. Those with other ids under Hyper-V have no mailbox of their own, and are left out.
+const VIRTUAL_MODELS: [VirtualModel; 3] = [
+    VirtualModel { device: 0x10ed, name: "82599 virtual function", family: Family::I82599 },
+    VirtualModel { device: 0x1515, name: "X540 virtual function", family: Family::X540 },
+    VirtualModel { device: 0x1565, name: "X550 virtual function", family: Family::X550 },
+];
+
 /// The card of this device id, if it is one.
 pub fn model(device: u16) -> Option<&'static Model> {
     MODELS.iter().find(|model| model.device == device)

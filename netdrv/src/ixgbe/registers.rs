@@ -241,12 +241,14 @@ pub(super) mod mrqc {
     /// By RSS alone.
     pub(crate) const RSS: u32 = 0b0001;
     /// Fields that count: addresses and ports of TCP, and of UDP; else addresses.
-    pub(crate) const TCP_IPV4: u32 = 1 << 16;
-    pub(crate) const IPV4: u32 = 1 << 17;
-    pub(crate) const IPV6: u32 = 1 << 20;
-    pub(crate) const TCP_IPV6: u32 = 1 << 21;
-    pub(crate) const UDP_IPV4: u32 = 1 << 22;
-    pub(crate) const UDP_IPV6: u32 = 1 << 23;
+    const TCP_IPV4: u32 = 1 << 16;
+    const IPV4: u32 = 1 << 17;
+    const IPV6: u32 = 1 << 20;
+    const TCP_IPV6: u32 = 1 << 21;
+    const UDP_IPV4: u32 = 1 << 22;
+    const UDP_IPV6: u32 = 1 << 23;
+    /// All of them.
+    pub(crate) const FIELDS: u32 = IPV4 | TCP_IPV4 | UDP_IPV4 | IPV6 | TCP_IPV6 | UDP_IPV6;
 }
 /// The RSS table: four entries in a register.
 pub(super) const RETA: Rows<ReadWrite> = Rows::at("RETA", 0x0_5C00, 4, 32);
