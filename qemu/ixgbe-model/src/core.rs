@@ -6,7 +6,7 @@ use crate::fault::Faults;
 use crate::options::CardOptions;
 use crate::registers::{Register, Values};
 use crate::strict::{Rule, Strict};
-use crate::virtual_function::{PoolCounts, VIRTUAL_FUNCTIONS};
+use crate::virtual_function::{PoolCounts, PoolHash, VIRTUAL_FUNCTIONS};
 
 /// Passed to every part beside the part's own state.
 pub(crate) struct Core {
@@ -20,6 +20,7 @@ pub(crate) struct Core {
     /// Virtual functions that there are; function n has pool n.
     pub(crate) virtual_functions: usize,
     pub(crate) pool_counts: [PoolCounts; VIRTUAL_FUNCTIONS],
+    pub(crate) pool_hashes: [PoolHash; VIRTUAL_FUNCTIONS],
 }
 
 impl Core {
@@ -33,6 +34,7 @@ impl Core {
             paused_until: Duration::ZERO,
             virtual_functions: 0,
             pool_counts: [PoolCounts::default(); VIRTUAL_FUNCTIONS],
+            pool_hashes: [PoolHash::default(); VIRTUAL_FUNCTIONS],
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::card::Card;
 use crate::host::{Memory, Unmapped, Wire};
 use crate::options::CardOptions;
-use crate::virtual_function::HostDriver;
+use crate::virtual_function::{HostDriver, Policy};
 
 /// A card in this process: a handle that can be cloned and sent to other threads.
 ///
@@ -118,10 +118,10 @@ impl InProcess {
     /// Puts a driver on the physical function that gives a virtual function to each address, and answers them.
     ///
     /// It sets up the whole card: nobody else should.
-    pub fn share(&self, addresses: &[[u8; 6]]) -> Vec<VirtualInProcess> {
+    pub fn share(&self, addresses: &[[u8; 6]], policy: Policy) -> Vec<VirtualInProcess> {
         let shared = &mut *self.lock();
         shared.tick();
-        shared.host = Some(HostDriver::start(&mut shared.card, addresses));
+        shared.host = Some(HostDriver::start(&mut shared.card, addresses, policy));
         (0..addresses.len())
             .map(|function| VirtualInProcess { shared: Arc::clone(&self.shared), function })
             .collect()
@@ -141,6 +141,13 @@ impl InProcess {
         let mut shared = self.lock();
         shared.tick();
         use_card(&mut shared.card)
+    }
+
+    /// Whatever else the driver of the physical function does; nothing where nobody shares the card.
+    pub fn with_host<R>(&self, use_host: impl FnOnce(&mut HostDriver, &mut Card) -> R) -> Option<R> {
+        let shared = &mut *self.lock();
+        shared.tick();
+        shared.host.as_mut().map(|host| use_host(host, &mut shared.card))
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -353,7 +360,7 @@ mod tests {
     fn a_virtual_function_is_answered_at_once() {
         let options = CardOptions { link_time: Duration::ZERO, ..CardOptions::default() };
         let card = InProcess::with_manual_time(options, Outgoing(channel().0));
-        let functions = card.share(&[[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]]);
+        let functions = card.share(&[[2, 0, 0, 0, 1, 0], [2, 0, 0, 0, 1, 1]], Policy::default());
         let guest = functions[1].clone();
         let (memory, mailbox) = (0x200, 0x2fc);
         guest.write(0, CTRL_RST);
@@ -361,7 +368,7 @@ mod tests {
         guest.write(memory, 1);
         guest.write(mailbox, 1 << 0);
         assert_eq!(guest.read(mailbox) & 0x30, 0x30, "an answer, and an acknowledgement");
-        assert_eq!([0, 4, 8].map(|word| guest.read(memory + word)), [0xa000_0001, 2, 0x0101]);
+        assert_eq!([0, 4, 8].map(|word| guest.read(memory + word)), [0x8000_0001, 2, 0x0101]);
         assert_eq!(guest.take_interrupts(), 0);
     }
 

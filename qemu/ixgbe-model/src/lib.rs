@@ -43,4 +43,6 @@ pub use host::{Memory, Unmapped, Wire};
 pub use in_process::{InProcess, VirtualInProcess, Working};
 pub use options::{CardOptions, MAX_FRAME, Model, Module, Overrun, PciIds, Speed};
 pub use strict::{Rule, UnknownAccess, Violation};
-pub use virtual_function::{HostDriver, VIRTUAL_FUNCTION_BASE, VIRTUAL_FUNCTIONS};
+pub use virtual_function::{
+    AddressFrom, HostDriver, LentLink, Policy, Presence, Trust, VIRTUAL_FUNCTION_BASE, VIRTUAL_FUNCTIONS,
+};

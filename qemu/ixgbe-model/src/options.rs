@@ -42,6 +42,10 @@ impl Model {
         }
     }
 
+    pub(crate) fn is_82599(self) -> bool {
+        matches!(self, Model::Sfp82599 | Model::Kx4_82599 | Model::Kr82599)
+    }
+
     /// Entries of the RSS indirection table: the X550 has more (X550 datasheet 8.2.2.7, ERETA).
     pub(crate) fn reta_entries(self) -> usize {
         if self == Model::X550 { 512 } else { 128 }

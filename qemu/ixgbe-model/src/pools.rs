@@ -13,6 +13,8 @@ const ACCEPT_UNTAGGED: u32 = 1 << 24;
 const MULTICAST_BY_TABLE: u32 = 1 << 25;
 /// VMOLR: the pool takes broadcasts.
 const BROADCAST: u32 = 1 << 27;
+/// VMOLR: the pool takes every unicast, on cards after the 82599 (X540 datasheet, VMOLR.UPE).
+const EVERY_UNICAST: u32 = 1 << 22;
 /// VMOLR: the pool takes every multicast.
 const EVERY_MULTICAST: u32 = 1 << 28;
 /// VLVF: the entry holds.
@@ -68,7 +70,8 @@ fn by_address(core: &Core, frame: &[u8]) -> u64 {
     };
     exact
         | match Cast::of(frame) {
-            Cast::Unicast => 0,
+            Cast::Unicast if core.options.model.is_82599() => 0,
+            Cast::Unicast => accepts(EVERY_UNICAST),
             Cast::Broadcast => accepts(BROADCAST),
             Cast::Multicast if filter::is_in_multicast_table(core, frame) => {
                 accepts(MULTICAST_BY_TABLE | EVERY_MULTICAST)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::core::Core;
 use crate::registers::*;
 use crate::strict::Rule;
+use crate::virtual_function::PoolHash;
 
 /// Memories that a reset leaves as they are, and that hold anything at all after power-up: software has to clear
 /// them (4.6.4). Semaphores and the mailbox survive as well.
@@ -59,6 +60,7 @@ impl Reset {
         core.values.remove(Register::RDRXCTL, RDRXCTL_DMAIDONE);
         core.values.set(Register::EEMNGCTL, 0);
         core.faults.reset();
+        core.pool_hashes.fill(PoolHash::default());
         core.paused_until = core.now;
         self.begun = Some(core.now);
         load_address(core);

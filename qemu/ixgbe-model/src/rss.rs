@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::headers::{Headers, Ip, TCP, UDP, Version};
 use crate::registers::*;
+use crate::virtual_function::PoolHash;
 
 /// Bytes of the key.
 const KEY_LEN: usize = 40;
@@ -30,8 +31,29 @@ pub(crate) struct Hash {
 
 /// The hash of a frame by what MRQC says is to be hashed.
 pub(crate) fn hash(core: &Core, frame: &[u8], headers: &Headers) -> Hash {
+    hash_by(core.values.get(Register::MRQC), &key(core), frame, headers)
+}
+
+/// The same by what the function of a pool says, where it has a hash of its own.
+pub(crate) fn hash_in_pool(core: &Core, frame: &[u8], headers: &Headers, pool: usize) -> Hash {
+    match own_hash(core, pool) {
+        Some(own) if own.control & FUNCTION_RSS_ENABLE == 0 => Hash::default(),
+        Some(own) => hash_by(own.control, &key_of(|word| own.key[word]), frame, headers),
+        None => hash(core, frame, headers),
+    }
+}
+
+/// VFMRQC: there is a hash.
+const FUNCTION_RSS_ENABLE: u32 = 1;
+
+fn own_hash(core: &Core, pool: usize) -> Option<&PoolHash> {
+    let has_own = core.values.has(Register::MRQC, MRQC_MULTIPLE_RSS) && pool < core.virtual_functions;
+    has_own.then(|| &core.pool_hashes[pool])
+}
+
+fn hash_by(control: u32, key: &[u8; KEY_LEN], frame: &[u8], headers: &Headers) -> Hash {
     let Some(ip) = headers.ip else { return Hash::default() };
-    let kind = kind(core.values.get(Register::MRQC), &ip, frame);
+    let kind = kind(control, &ip, frame);
     let (mut input, mut len) = ([0; 36], 0);
     let ports = match kind {
         HashType::None => return Hash::default(),
@@ -42,7 +64,7 @@ pub(crate) fn hash(core: &Core, frame: &[u8], headers: &Headers) -> Hash {
         input[len..len + part.len()].copy_from_slice(part);
         len += part.len();
     }
-    Hash { kind, value: toeplitz(&key(core), &input[..len]) }
+    Hash { kind, value: toeplitz(key, &input[..len]) }
 }
 
 /// The most that can be hashed of this packet and that is enabled.
@@ -71,13 +93,29 @@ fn kind(mrqc: u32, ip: &Ip, frame: &[u8]) -> HashType {
         .map_or(HashType::None, |(_, kind)| kind)
 }
 
-/// The key is in RSSRK byte by byte, the first of them lowest.
 fn key(core: &Core) -> [u8; KEY_LEN] {
+    key_of(|word| core.values.at(Register::RSSRK, word))
+}
+
+/// The key is in its registers byte by byte, the first of them lowest.
+fn key_of(word: impl Fn(usize) -> u32) -> [u8; KEY_LEN] {
     let mut key = [0; KEY_LEN];
     for (index, bytes) in key.chunks_exact_mut(4).enumerate() {
-        bytes.copy_from_slice(&core.values.at(Register::RSSRK, index).to_le_bytes());
+        bytes.copy_from_slice(&word(index).to_le_bytes());
     }
     key
+}
+
+/// The queue that the table of a pool has for a hash, where it has one; the card's otherwise.
+pub(crate) fn queue_in_pool(core: &Core, hash: Hash, pool: usize) -> usize {
+    match own_hash(core, pool) {
+        Some(_) if hash.kind == HashType::None => 0,
+        Some(own) => {
+            let entry = hash.value as usize % 64;
+            (own.table[entry / 4] >> (entry % 4 * 8)) as usize & 0x3f
+        }
+        None => queue(core, hash),
+    }
 }
 
 /// The queue that the indirection table has for a hash.

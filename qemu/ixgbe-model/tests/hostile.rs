@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use ixgbe_model::registers::{self, Register};
-use ixgbe_model::{Card, CardOptions, Corruption, Fault, HostDriver, Memory, Model, Overrun, Unmapped, Wire};
+use ixgbe_model::{
+    Card, CardOptions, Corruption, Fault, HostDriver, Memory, Model, Overrun, Policy, Unmapped, Wire,
+};
 
 const MEMORY_LEN: usize = 0x1_0000;
 const ROUNDS: usize = 60;
@@ -146,8 +148,9 @@ fn no_sequence_of_accesses_brings_the_card_down() {
         let mut card = Card::new(CardOptions { model, overrun, ..CardOptions::default() });
         let memory = Noise::new(&mut rng);
         let mut wire = Babble(rng.fork());
-        let mut host =
-            (seed % 2 == 0).then(|| HostDriver::start(&mut card, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]));
+        let mut host = (seed % 2 == 0).then(|| {
+            HostDriver::start(&mut card, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]], Policy::default())
+        });
         let mut time = Duration::ZERO;
         for _ in 0..STEPS {
             let register = registers[rng.usize(..registers.len())];

@@ -278,7 +278,7 @@ impl<B: Bar> NetDevice for IxgbeVf<B> {
     }
 
     fn fault(&self) -> Option<DeviceFault> {
-        matches!(self.state, State::Failed { .. }).then_some(DeviceFault::NeedsReset)
+        self.failure.map(|_| DeviceFault::NeedsReset)
     }
 
     fn stop(&mut self) {

@@ -3,78 +3,19 @@
 use std::time::Duration;
 
 use ixgbe_model::{CardOptions, Corruption, Fault};
-use netdrv::device::{DeviceFault, Link, NetDevice, QueueWish, RxDrops};
+use netdrv::device::{DeviceFault, Link, NetDevice, QueueWish};
 
-use super::{IxgbeBench, lock};
+use super::loaded::Loaded;
+use super::{IxgbeBench, OnCard, lock};
 use crate::bench::{Bench, Rig};
 
-/// Frames that go in every five milliseconds.
-const LOAD: u32 = 3;
-
-/// A card under a steady load, which comes back out.
-struct Loaded {
-    rig: Rig<IxgbeBench>,
-    fed: u64,
-    back: u64,
-}
-
-impl Loaded {
-    fn new() -> Loaded {
-        Loaded { rig: Rig::new(IxgbeBench::with_ring(64)), fed: 0, back: 0 }
-    }
-
-    /// Lets `millis` pass under load. Returns how many frames have come back meanwhile.
-    fn run(&mut self, millis: u64) -> u64 {
-        self.pass(millis, LOAD)
-    }
-
-    fn pass(&mut self, millis: u64, load: u32) -> u64 {
-        let before = self.back;
-        for _ in 0..millis / 5 {
-            for _ in 0..load {
-                self.rig.bench.feed(0, IxgbeBench::frame(self.fed as u32, 1514));
-                self.fed += 1;
-            }
-            self.rig.bench.live(5);
-            self.rig.echo(0, 32);
-            self.rig.bench.run();
-            self.back += self.rig.bench.collect(0).len() as u64;
-        }
-        self.back - before
-    }
-
-    /// Frames that did not come back, as the counters have it.
-    fn accounted(&mut self) -> u64 {
-        let RxDrops { oversize, truncated, unknown_descriptor, damaged, reset } = self.rig.drops(0);
-        let counters = self.rig.bench.device().counters();
-        let dropped = oversize + truncated + unknown_descriptor + damaged + reset;
-        dropped + counters.missed + counters.errors + counters.lost
-    }
-
-    /// Ends the load, and holds that forwarding works, that no frame is missing, and that no buffer is.
-    fn finish(mut self) {
-        self.pass(1_000, 0);
-        assert_eq!(self.run(200), 200 / 5 * u64::from(LOAD), "forwarding works as before");
-        self.pass(3_000, 0);
-        assert_eq!(self.rig.bench.pending(0), 0);
-        assert_eq!(self.rig.bench.device().fault(), None);
-        let accounted = self.accounted();
-        assert_eq!(self.fed, self.back + accounted, "every frame is accounted for");
-        self.rig.finish();
-    }
-
-    fn resets(&mut self) -> u64 {
-        self.rig.bench.device().counters().resets
-    }
-
-    fn inject(&self, fault: Fault) {
-        self.rig.bench.card.inject(fault);
-    }
+fn loaded() -> Loaded<IxgbeBench> {
+    Loaded::new(IxgbeBench::with_ring(64))
 }
 
 #[test]
 fn a_load_without_faults_comes_back_whole() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.run(5_000);
     assert_eq!((loaded.resets(), loaded.accounted()), (0, 0));
     loaded.finish();
@@ -82,7 +23,7 @@ fn a_load_without_faults_comes_back_whole() {
 
 #[test]
 fn a_transmit_queue_that_hangs_is_noticed() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.run(100);
     loaded.inject(Fault::TransmitHang { queue: 0 });
     loaded.run(8_000);
@@ -93,7 +34,7 @@ fn a_transmit_queue_that_hangs_is_noticed() {
 
 #[test]
 fn a_receive_queue_that_stalls_is_noticed() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.run(100);
     loaded.inject(Fault::ReceiveStall { queue: 0 });
     loaded.run(8_000);
@@ -106,7 +47,7 @@ fn a_receive_queue_that_stalls_is_noticed() {
 #[test]
 fn completions_that_never_come_are_noticed() {
     for count in [1, 5] {
-        let mut loaded = Loaded::new();
+        let mut loaded = loaded();
         loaded.run(100);
         loaded.inject(Fault::LostCompletions { queue: 0, count });
         loaded.run(8_000);
@@ -122,7 +63,7 @@ fn completions_that_never_come_are_noticed() {
 /// Reports that nobody has looked at are no reason to reset a card: its owner may be asleep, or off its CPU.
 #[test]
 fn a_card_is_not_blamed_for_a_worker_that_is_late() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.run(100);
     (0..5).for_each(|number| assert!(loaded.rig.send(0, &IxgbeBench::frame(number, 64))));
     loaded.rig.bench.live(30_000);
@@ -133,7 +74,7 @@ fn a_card_is_not_blamed_for_a_worker_that_is_late() {
 
 #[test]
 fn a_card_that_forgets_everything_is_told_again() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     for round in 1..=20 {
         loaded.run(5 * round);
         loaded.inject(Fault::SpontaneousReset);
@@ -146,7 +87,7 @@ fn a_card_that_forgets_everything_is_told_again() {
 
 #[test]
 fn write_backs_that_make_no_sense_are_counted() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     for corruption in
         [Corruption::LengthTooLong, Corruption::LengthZero, Corruption::ErrorBits, Corruption::NoEnd]
     {
@@ -163,11 +104,11 @@ fn write_backs_that_make_no_sense_are_counted() {
 
 #[test]
 fn a_link_that_comes_up_at_the_second_reset_is_given_it() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.inject(Fault::NeedsSecondReset);
     loaded.inject(Fault::TransmitHang { queue: 0 });
     for (resets, link) in [(1, Link::Down), (2, Link::Up)] {
-        let is_there = |loaded: &mut Loaded| {
+        let is_there = |loaded: &mut Loaded<IxgbeBench>| {
             loaded.run(100);
             loaded.resets() == resets && loaded.rig.bench.device().link() == link
         };
@@ -178,7 +119,7 @@ fn a_link_that_comes_up_at_the_second_reset_is_given_it() {
 
 #[test]
 fn a_cable_that_is_pulled_a_thousand_times_costs_nothing_but_time() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.pass(200, 0);
     for _ in 0..1_000 {
         loaded.inject(Fault::LinkDown);
@@ -197,7 +138,7 @@ fn a_cable_that_is_pulled_a_thousand_times_costs_nothing_but_time() {
 
 #[test]
 fn a_link_that_goes_amid_traffic_loses_nothing_that_is_in_a_ring() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     for _ in 0..20 {
         loaded.run(50);
         loaded.inject(Fault::LinkDown);
@@ -214,7 +155,7 @@ fn a_link_that_goes_amid_traffic_loses_nothing_that_is_in_a_ring() {
 #[test]
 fn faults_at_any_moment_leave_nothing_uncounted() {
     for worst in [Fault::SpontaneousReset, Fault::ReceiveStall { queue: 0 }] {
-        let mut loaded = Loaded::new();
+        let mut loaded = loaded();
         for _ in 0..40 {
             loaded.run(fastrand::u64(0..20) * 5);
             loaded.inject(match fastrand::u8(0..3) {
@@ -247,7 +188,7 @@ fn a_card_can_be_stopped_amid_a_reset() {
 
 #[test]
 fn a_card_that_does_not_come_back_is_reported_and_tried_again() {
-    let mut loaded = Loaded::new();
+    let mut loaded = loaded();
     loaded.inject(Fault::SpontaneousReset);
     loaded.rig.bench.card.bar.never_reset();
     loaded.pass(4_000, 0);

@@ -4,7 +4,7 @@ use ixgbe_model::{Corruption, Fault};
 use netdrv::device::{NetDevice, RxDrops, TxQueue};
 use netdrv::packet::FRAME_CAPACITY;
 
-use super::IxgbeBench;
+use super::{IxgbeBench, OnCard};
 use crate::bench::{Bench, Rig};
 
 fn rig() -> Rig<IxgbeBench> {

@@ -3,7 +3,7 @@
 use ixgbe_model::{CardOptions, Fault};
 use netdrv::device::{NetDevice, QueueWish, RxQueue};
 
-use super::IxgbeBench;
+use super::{IxgbeBench, OnCard};
 use crate::bench::{Bench, Rig};
 
 fn rig() -> Rig<IxgbeBench> {

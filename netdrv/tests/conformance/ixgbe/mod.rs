@@ -8,8 +8,10 @@ mod faults;
 mod frames;
 mod init;
 mod interrupts;
+mod loaded;
 mod models;
 mod suite;
+mod vf;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ixgbe_model::{CardOptions, Corruption, Fault, InProcess, Rule, Wire};
-use netdrv::device::{NetDevice, QueueWish};
+use netdrv::device::{NetDevice, QueueShape, QueueWish};
 use netdrv::ixgbe::{Ixgbe, IxgbeError, model};
 use netdrv::packet::FRAME_CAPACITY;
 
@@ -107,11 +109,12 @@ impl Card {
         *before = now;
     }
 
-    /// Lets the card work until nothing moves; frames go in as long as `room` says that there are descriptors.
-    fn work(&self, room: impl Fn(&Card) -> usize) {
+    /// Lets the card work until nothing moves; frames go in as long as every ring has descriptors.
+    fn work(&self, shape: QueueShape) {
         self.hand_over();
+        let room = |queue| self.room(queue, shape.rx_ring);
         loop {
-            lock(&self.cable).permits = room(self);
+            lock(&self.cable).permits = (0..shape.rx as u32).map(room).min().unwrap_or(0);
             if self.bar.model.step() == 0 {
                 return;
             }
@@ -124,9 +127,31 @@ impl Card {
         tail.wrapping_sub(head) as usize & (ring - 1)
     }
 
+    /// What has left through transmit queue `queue` since the last call.
+    fn collect(&self, queue: usize) -> Vec<Vec<u8>> {
+        let outbound = &mut lock(&self.cable).outbound;
+        outbound.extract_if(.., |(from, _)| usize::from(*from) == queue).map(|(_, frame)| frame).collect()
+    }
+
+    /// Has the card damage the write-back of the next frame, and sends it one. False where the ring has no descriptor.
+    fn corrupt(&self, corruption: Corruption, shape: QueueShape) -> bool {
+        if self.room(0, shape.rx_ring) == 0 {
+            return false;
+        }
+        lock(&self.cable).inbound.push_front(vec![0xee; 60]);
+        self.inject(Fault::CorruptWriteBack { queue: 0, count: 1, corruption });
+        self.work(shape);
+        true
+    }
+
+    /// What a driver can't but do wrong that has not heard of a reset yet is no mistake from now on.
+    fn expect_accesses_in_reset(&self) {
+        self.has_reset_itself.store(true, Ordering::Relaxed);
+    }
+
     fn inject(&self, fault: Fault) {
         if fault == Fault::SpontaneousReset {
-            self.has_reset_itself.store(true, Ordering::Relaxed);
+            self.expect_accesses_in_reset();
         }
         self.bar.model.with_card(|card| card.inject(fault));
     }
@@ -147,6 +172,27 @@ impl Card {
     }
 }
 
+/// A bench on such a card, of either kind of function.
+trait OnCard: Bench {
+    fn card(&self) -> &Card;
+
+    /// Lets `millis` pass, with the driver looked after and the card at work every five of them.
+    fn live(&mut self, millis: u64) {
+        for _ in 0..millis / 5 {
+            self.card().bar.model.pass(Duration::from_millis(4));
+            hal::advance(Duration::from_millis(4));
+            self.device().attend();
+            self.run();
+        }
+    }
+}
+
+impl OnCard for IxgbeBench {
+    fn card(&self) -> &Card {
+        &self.card
+    }
+}
+
 impl IxgbeBench {
     /// A driver before a card of this kind.
     fn new(options: CardOptions, wish: QueueWish) -> Result<IxgbeBench, IxgbeError> {
@@ -162,16 +208,6 @@ impl IxgbeBench {
         let mut bench = IxgbeBench::new(CardOptions::default(), wish).expect("a sane card");
         bench.live(20);
         bench
-    }
-
-    /// Lets `millis` pass, with the driver looked after and the card at work every five of them.
-    fn live(&mut self, millis: u64) {
-        for _ in 0..millis / 5 {
-            self.card.bar.model.pass(Duration::from_millis(4));
-            hal::advance(Duration::from_millis(4));
-            self.driver.attend();
-            self.run();
-        }
     }
 }
 
@@ -198,14 +234,11 @@ impl Bench for IxgbeBench {
     }
 
     fn run(&mut self) {
-        let shape = self.driver.shape();
-        let queues = 0..shape.rx as u32;
-        self.card.work(|card| queues.clone().map(|queue| card.room(queue, shape.rx_ring)).min().unwrap_or(0));
+        self.card.work(self.driver.shape());
     }
 
     fn collect(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        let outbound = &mut lock(&self.card.cable).outbound;
-        outbound.extract_if(.., |(from, _)| usize::from(*from) == queue).map(|(_, frame)| frame).collect()
+        self.card.collect(queue)
     }
 
     /// A card names no descriptors and keeps no indices in memory, so there is less that it can do wrong.
@@ -219,13 +252,7 @@ impl Bench for IxgbeBench {
             }
             _ => return false,
         };
-        if self.card.room(0, self.driver.shape().rx_ring) == 0 {
-            return false;
-        }
-        lock(&self.card.cable).inbound.push_front(vec![0xee; 60]);
-        self.card.inject(Fault::CorruptWriteBack { queue: 0, count: 1, corruption });
-        self.run();
-        true
+        self.card.corrupt(corruption, self.driver.shape())
     }
 }
 

@@ -5,7 +5,7 @@ use netdrv::device::{Link, Mac, NetDevice, QueueWish};
 use netdrv::ixgbe::{IxgbeError, Module, model};
 use netdrv::rss;
 
-use super::{IxgbeBench, lock};
+use super::{IxgbeBench, OnCard, lock};
 use crate::bench::{Bench, Rig};
 
 const MODELS: [Model; 5] = [Model::Sfp82599, Model::Kx4_82599, Model::Kr82599, Model::X540, Model::X550];
@@ -49,7 +49,7 @@ fn a_slow_link_is_waited_for_on_copper_alone() {
 }
 
 /// A UDP packet of flow `flow`, and the hash that the card makes of it.
-fn packet(flow: u16) -> (Vec<u8>, u32) {
+pub(super) fn packet(flow: u16) -> (Vec<u8>, u32) {
     let (source, destination) = ([10, 0, 1, (flow % 7) as u8], [10, 0, 2, 1]);
     let ports = [flow.to_be_bytes(), 4789u16.to_be_bytes()].concat();
     let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x08, 0x00];

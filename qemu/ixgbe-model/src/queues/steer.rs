@@ -64,7 +64,11 @@ pub(crate) fn route(
     pool: usize,
 ) -> Route {
     let mode = Mode::of(core);
-    let hash = if mode.hashes() { rss::hash(core, frame, headers) } else { Hash::default() };
+    let hash = match mode {
+        Mode::Pools { .. } if mode.hashes() => rss::hash_in_pool(core, frame, headers, pool),
+        _ if mode.hashes() => rss::hash(core, frame, headers),
+        _ => Hash::default(),
+    };
     let filtered = by_ethertype(core, headers)
         .or_else(|| by_syn(core, frame, headers))
         .or_else(|| by_five_tuple(core, frame, headers));
@@ -86,7 +90,12 @@ fn spread(core: &Core, mode: Mode, hash: Hash, headers: &Headers, pool: usize) -
         Mode::Single => 0,
         Mode::Rss => within,
         Mode::Dcb { classes, .. } => class_base(classes, class(core, headers)) + within,
-        Mode::Pools { queues_per_pool, .. } => pool * queues_per_pool + within % queues_per_pool,
+        Mode::Pools { queues_per_pool, .. } => {
+            let within = if mode.hashes() { rss::queue_in_pool(core, hash, pool) } else { 0 };
+            // PSRTYPE.RQPL: how many bits of the table's entry count (8.2.3.7.4).
+            let bits = core.values.at(Register::PSRTYPE, pool) >> 29;
+            pool * queues_per_pool + (within & ((1 << bits) - 1)) % queues_per_pool
+        }
     };
     queue.min(super::QUEUES - 1)
 }
@@ -199,8 +208,11 @@ mod tests {
     #[test]
     fn a_pool_spreads_over_its_own_queues() {
         let mut core = card(0xb | MRQC_IPV4);
+        assert!(flows().all(|frame| queue_of(&mut core, &frame, 5) == 10), "no bit of the table counts");
+        core.values.set_at(Register::PSRTYPE, 5, 1 << 29);
         assert!(flows().all(|frame| matches!(queue_of(&mut core, &frame, 5), 10 | 11)));
         let mut core = card(0xa | MRQC_IPV4);
+        core.values.set_at(Register::PSRTYPE, 5, 2 << 29);
         assert!(flows().all(|frame| matches!(queue_of(&mut core, &frame, 5), 20..24)));
     }
 

@@ -98,6 +98,8 @@ pub const ETQF_FILTER_EN: u32 = 1 << 31;
 /// ETQS: the queue holds.
 pub const ETQS_QUEUE_EN: u32 = 1 << 31;
 
+/// Each pool has a hash of its own (X550 datasheet, MRQC).
+pub const MRQC_MULTIPLE_RSS: u32 = 1 << 13;
 /// MRQC: TCP over IPv4 is hashed with ports.
 pub const MRQC_TCP_IPV4: u32 = 1 << 16;
 /// MRQC: IPv4 is hashed.

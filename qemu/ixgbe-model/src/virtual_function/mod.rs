@@ -9,13 +9,13 @@ mod mailbox;
 #[cfg(test)]
 mod tests;
 
-pub use host::HostDriver;
+pub use host::{AddressFrom, HostDriver, Link as LentLink, Policy, Presence, Trust};
 pub(crate) use interrupt::FunctionInterrupts;
 pub(crate) use mailbox::Mailbox;
 
 use crate::card::Card;
 use crate::core::Core;
-use crate::options::PciIds;
+use crate::options::{Model, PciIds};
 use crate::registers::*;
 
 /// Virtual functions of a card.
@@ -32,7 +32,12 @@ const VFMBMEM: u32 = 0x0200;
 const VFMBMEM_END: u32 = 0x0240;
 const VFMAILBOX: u32 = 0x02fc;
 const VFPSRTYPE: u32 = 0x0300;
+const VFMRQC: u32 = 0x3000;
+const VFRSSRK: u32 = 0x3100;
+const VFRSSRK_END: u32 = 0x3128;
 const VFRXMEMWRAP: u32 = 0x3190;
+const VFRETA: u32 = 0x3200;
+const VFRETA_END: u32 = 0x3240;
 const VFGPRC: u32 = 0x101c;
 const VFGORC_LSB: u32 = 0x1020;
 const VFGORC_MSB: u32 = 0x1024;
@@ -49,6 +54,25 @@ pub(crate) struct PoolCounts {
     pub(crate) received_multicast: u32,
     pub(crate) sent: u32,
     pub(crate) sent_bytes: u64,
+}
+
+/// The hash that a function of an X550 spreads its flows by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PoolHash {
+    pub(crate) control: u32,
+    pub(crate) key: [u32; 10],
+    pub(crate) table: [u32; 16],
+}
+
+impl PoolHash {
+    /// The register at an offset in the function's BAR.
+    fn word(&mut self, offset: u32) -> &mut u32 {
+        match offset {
+            VFMRQC => &mut self.control,
+            VFRSSRK..VFRSSRK_END => &mut self.key[(offset - VFRSSRK) as usize / 4],
+            _ => &mut self.table[(offset - VFRETA) as usize / 4],
+        }
+    }
 }
 
 /// Queues of a pool, by GCR_EXT.VT_MODE: 16, 32 or 64 pools (8.2.3.4.10).
@@ -80,6 +104,7 @@ enum Target {
     Links,
     Timer,
     Count(u32),
+    Hash(u32),
     Nothing,
     Unknown,
 }
@@ -93,6 +118,9 @@ fn target(core: &Core, function: usize, offset: u32) -> Target {
         VFMAILBOX => Target::Mailbox,
         VFMBMEM..VFMBMEM_END => Target::MailboxMemory((offset - VFMBMEM) as usize / 4),
         VFPSRTYPE => Target::Shared(Register::PSRTYPE, function),
+        VFMRQC | VFRSSRK..VFRSSRK_END | VFRETA..VFRETA_END if core.options.model == Model::X550 => {
+            Target::Hash(offset)
+        }
         VFRXMEMWRAP => Target::Nothing,
         VFGPRC | VFGORC_LSB | VFGORC_MSB | VFMPRC | VFGPTC | VFGOTC_LSB | VFGOTC_MSB => Target::Count(offset),
         _ if interrupt::is_register(offset) => Target::Interrupt(offset),
@@ -164,6 +192,7 @@ impl Card {
             Target::Links => self.core.values.get(Register::LINKS),
             Target::Timer => self.core.now.as_millis() as u32,
             Target::Count(offset) => count(&self.core.pool_counts[function], offset),
+            Target::Hash(offset) => *self.core.pool_hashes[function].word(offset),
             Target::Control | Target::Nothing => 0,
             Target::Unknown => {
                 self.core.strict.unknown_read(VIRTUAL_FUNCTION_BASE | offset);
@@ -191,6 +220,7 @@ impl Card {
             Target::MailboxMemory(word) => {
                 self.core.values.set_at(Register::PFMBMEM, function * 16 + word, value);
             }
+            Target::Hash(offset) => *self.core.pool_hashes[function].word(offset) = value,
             Target::Control if value & CTRL_RST != 0 => self.reset_virtual(function),
             Target::Control
             | Target::Status
@@ -220,6 +250,7 @@ impl Card {
                 }
             }
         }
+        self.core.pool_hashes[function] = PoolHash::default();
         self.interrupts.functions[function] = FunctionInterrupts::default();
         self.mailboxes[function].reset_virtual(&mut self.core, function);
         self.interrupts.other(EICR_MAILBOX);

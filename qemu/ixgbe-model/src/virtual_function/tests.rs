@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::host::Link;
 use super::*;
 use crate::bench::{Bench, REPORT, RING, WHOLE, payload, rx_buffer, rx_ring, tx_ring};
 use crate::options::{CardOptions, Model};
@@ -29,7 +30,7 @@ impl Guest {
         let mut bench = Bench::new(CardOptions::default());
         bench.write(Register::CTRL, 0, CTRL_RST);
         bench.pass(Duration::from_millis(20));
-        let host = HostDriver::start(&mut bench.card, &ADDRESSES);
+        let host = HostDriver::start(&mut bench.card, &ADDRESSES, Policy::default());
         Guest { bench, host }
     }
 
@@ -60,7 +61,7 @@ impl Guest {
     fn start(&mut self) {
         self.write(VFCTRL, CTRL_RST);
         let [answer, low, high, _] = self.ask(&[0x01]);
-        assert_eq!(answer, 0xa000_0001);
+        assert_eq!(answer, 0x8000_0001);
         assert_eq!((low.to_le_bytes(), high), ([2, 0, 0, 0], 0x0101));
         assert_eq!(self.ask(&[0x08, 2]), [0xa000_0008, 2]);
         let queue = 2 * OURS;
@@ -169,6 +170,9 @@ fn the_host_grants_and_refuses() {
     assert_eq!(guest.ask(&[0x09]), [0xa000_0009, 2, 2, 0, 0]);
     assert_eq!(guest.ask(&[0x08, 1]), [0x6000_0008], "a version that it does not have");
     assert_eq!(guest.ask(&[0x77]), [0x6000_0077]);
+    assert_eq!(guest.ask(&[0x0c, 2]), [0x6000_000c], "modes came with 1.2");
+    assert_eq!(guest.ask(&[0x08, 4]), [0xa000_0008, 4]);
+    assert_eq!(guest.ask(&[0x0c, 3]), [0x6000_000c], "an 82599 can't show everything to a function");
     let queue = 2 * OURS;
     for (message, frame) in [
         (vec![0x02, u32::from_le_bytes([2, 0, 0, 0]), 0x0707], to([2, 0, 0, 0, 7, 7])),
@@ -182,6 +186,61 @@ fn the_host_grants_and_refuses() {
         assert_eq!(guest.read(0x1010), before + 1, "{message:x?}");
         assert_eq!(guest.bench.bytes(rx_buffer(queue, before), 60), frame);
     }
+}
+
+#[test]
+fn a_function_without_an_address_brings_one() {
+    let mut guest = Guest::new();
+    guest.host.policy.address = AddressFrom::Function;
+    assert_eq!(guest.ask(&[0x01]), [0x4000_0001, 0, 0]);
+    assert_eq!(guest.ask(&[0x02, u32::from_le_bytes([2, 0, 0, 0]), 0x0909]), [0xa000_0002]);
+    guest.bench.start_rx(2 * OURS);
+    guest.bench.cable.to_card.push_back(to([2, 0, 0, 0, 9, 9]));
+    guest.bench.run();
+    assert_eq!(guest.read(0x1010), 1);
+}
+
+#[test]
+fn a_link_that_is_taken_away_lets_nothing_through() {
+    let mut guest = Guest::new();
+    guest.start();
+    for (link, word) in [(Link::Taken, 0), (Link::Given, 1)] {
+        guest.host.set_link(&mut guest.bench.card, OURS, link);
+        assert_eq!(guest.read(VFMAILBOX) & PFSTS, PFSTS);
+        assert_eq!(guest.read(VFMBMEM), 0x0100, "requests are not welcome");
+        assert_eq!(guest.ask(&[0x10]), [0x4000_0010]);
+        guest.start();
+        guest.ask::<1>(&[0x08, 4]);
+        assert_eq!(guest.ask(&[0x10]), [0xa000_0010, word]);
+        guest.bench.cable.to_card.push_back(to(ADDRESSES[OURS]));
+        guest.bench.run();
+        assert_eq!(guest.read(0x1010), word);
+    }
+}
+
+#[test]
+fn a_reset_of_the_host_begins_with_a_flag_and_ends_with_another() {
+    let mut guest = Guest::new();
+    guest.start();
+    guest.host.reset(&mut guest.bench.card);
+    guest.host.serve(&mut guest.bench.card);
+    assert_eq!(guest.read(VFMAILBOX), RSTI);
+    assert_eq!((guest.read(0x1028), guest.read(0x2028)), (0, 0), "queues are off");
+    guest.bench.pass(Duration::from_millis(20));
+    guest.host.serve(&mut guest.bench.card);
+    assert_eq!(guest.read(VFMAILBOX), RSTD);
+    guest.start();
+}
+
+#[test]
+fn a_host_that_is_away_does_not_answer() {
+    let mut guest = Guest::new();
+    guest.host.policy.presence = Presence::Absent;
+    guest.write(VFMAILBOX, VFU);
+    guest.write(VFMBMEM, 1);
+    guest.write(VFMAILBOX, REQ);
+    guest.host.serve(&mut guest.bench.card);
+    assert_eq!(guest.read(VFMAILBOX) & (PFSTS | PFACK), 0);
 }
 
 #[test]
