@@ -11,7 +11,7 @@ use forwarder::{Control, PortParts};
 use kernel::pci::msix::Msix;
 use kernel::{pci, println};
 use netdrv::device::{DeviceCounters, NetDevice, QueueWish};
-use netdrv::ixgbe::{self, Ixgbe, Module};
+use netdrv::ixgbe::{self, Ixgbe, IxgbeVf, Module};
 use netdrv::mmio::Window;
 use netdrv::pool::Pool;
 use netdrv::port::{Device, Rx, Tx};
@@ -143,13 +143,17 @@ fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Po
 enum Driver {
     Virtio,
     Ixgbe(&'static ixgbe::Model),
+    IxgbeVf(&'static ixgbe::VirtualModel),
 }
 
 impl Driver {
     fn of(function: &pci::Function) -> Option<Driver> {
         match function.vendor {
             VIRTIO_VENDOR => Some(Driver::Virtio),
-            ixgbe::VENDOR => ixgbe::model(function.device).map(Driver::Ixgbe),
+            ixgbe::VENDOR => {
+                let card = ixgbe::model(function.device).map(Driver::Ixgbe);
+                card.or_else(|| ixgbe::virtual_model(function.device).map(Driver::IxgbeVf))
+            }
             _ => None,
         }
     }
@@ -166,6 +170,12 @@ impl Driver {
                 let device = Ixgbe::new::<Platform>(registers, model, wish)?;
                 describe(&function, model, &device);
                 Ok(Device::Ixgbe(Box::new(device)))
+            }
+            Driver::IxgbeVf(model) => {
+                let registers = platform::map_bar_0(&function, ixgbe::VF_BAR_LEN)?;
+                log::info!("{}: {}", function.address, model.name);
+                let device = IxgbeVf::new::<Platform>(registers, model, wish)?;
+                Ok(Device::IxgbeVf(Box::new(device)))
             }
         }
     }

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use crate::device::{
     DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, Queues, RxDrops, RxQueue, TxQueue,
 };
-use crate::ixgbe::{Ixgbe, IxgbeRx, IxgbeTx};
+use crate::ixgbe::{Ixgbe, IxgbeRx, IxgbeTx, IxgbeVf};
 use crate::mmio::Window;
 use crate::packet::Burst;
 use crate::pool::{Pool, PoolCache};
@@ -19,13 +19,15 @@ pub enum Device {
     Virtio(Box<VirtioNet<PciNet>>),
     /// An Intel 10-gigabit card.
     Ixgbe(Box<Ixgbe<Window>>),
+    /// A virtual function of such a card.
+    IxgbeVf(Box<IxgbeVf<Window>>),
 }
 
 /// Its receive queues.
 pub enum Rx {
     /// Of virtio-net.
     Virtio(VirtioRx),
-    /// Of an ixgbe.
+    /// Of an ixgbe, or of a virtual function of one.
     Ixgbe(IxgbeRx<Window>),
 }
 
@@ -33,7 +35,7 @@ pub enum Rx {
 pub enum Tx {
     /// Of virtio-net.
     Virtio(VirtioTx),
-    /// Of an ixgbe.
+    /// Of an ixgbe, or of a virtual function of one.
     Ixgbe(IxgbeTx<Window>),
 }
 
@@ -45,6 +47,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.driver(),
             Device::Ixgbe(device) => device.driver(),
+            Device::IxgbeVf(device) => device.driver(),
         }
     }
 
@@ -52,6 +55,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.mac(),
             Device::Ixgbe(device) => device.mac(),
+            Device::IxgbeVf(device) => device.mac(),
         }
     }
 
@@ -59,6 +63,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.link(),
             Device::Ixgbe(device) => device.link(),
+            Device::IxgbeVf(device) => device.link(),
         }
     }
 
@@ -66,6 +71,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.mtu(),
             Device::Ixgbe(device) => device.mtu(),
+            Device::IxgbeVf(device) => device.mtu(),
         }
     }
 
@@ -73,6 +79,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.shape(),
             Device::Ixgbe(device) => device.shape(),
+            Device::IxgbeVf(device) => device.shape(),
         }
     }
 
@@ -80,6 +87,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.rx_interrupts(),
             Device::Ixgbe(device) => device.rx_interrupts(),
+            Device::IxgbeVf(device) => device.rx_interrupts(),
         }
     }
 
@@ -89,10 +97,8 @@ impl NetDevice for Device {
                 rx: queues.rx.into_iter().map(Rx::Virtio).collect(),
                 tx: queues.tx.into_iter().map(Tx::Virtio).collect(),
             }),
-            Device::Ixgbe(device) => device.take_queues(pool).map(|queues| Queues {
-                rx: queues.rx.into_iter().map(Rx::Ixgbe).collect(),
-                tx: queues.tx.into_iter().map(Tx::Ixgbe).collect(),
-            }),
+            Device::Ixgbe(device) => device.take_queues(pool).map(ixgbe),
+            Device::IxgbeVf(device) => device.take_queues(pool).map(ixgbe),
         }
     }
 
@@ -100,6 +106,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.attend(),
             Device::Ixgbe(device) => device.attend(),
+            Device::IxgbeVf(device) => device.attend(),
         }
     }
 
@@ -107,6 +114,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.counters(),
             Device::Ixgbe(device) => device.counters(),
+            Device::IxgbeVf(device) => device.counters(),
         }
     }
 
@@ -114,6 +122,7 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.fault(),
             Device::Ixgbe(device) => device.fault(),
+            Device::IxgbeVf(device) => device.fault(),
         }
     }
 
@@ -121,7 +130,15 @@ impl NetDevice for Device {
         match self {
             Device::Virtio(device) => device.stop(),
             Device::Ixgbe(device) => device.stop(),
+            Device::IxgbeVf(device) => device.stop(),
         }
+    }
+}
+
+fn ixgbe(queues: Queues<IxgbeRx<Window>, IxgbeTx<Window>>) -> Queues<Rx, Tx> {
+    Queues {
+        rx: queues.rx.into_iter().map(Rx::Ixgbe).collect(),
+        tx: queues.tx.into_iter().map(Tx::Ixgbe).collect(),
     }
 }
 
