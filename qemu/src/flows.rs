@@ -95,6 +95,11 @@ impl Flows {
         self
     }
 
+    /// The address that frames of a direction are for.
+    pub fn destination(direction: u16) -> [u8; 6] {
+        frames::destination(direction)
+    }
+
     fn tag(&self, index: u64) -> Tag {
         let (flows, run) = (u64::from(self.flows), u64::from(self.run));
         let (turn, place) = (index / run, index % run);

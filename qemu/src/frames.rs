@@ -65,9 +65,10 @@ impl Tag {
         let payload = &mut payload[..self.length() - HEADERS];
         self.fill(payload);
         let [high, low] = [(self.flow >> 8) as u8, self.flow as u8];
-        let [from, to] = [self.direction as u8, (self.direction ^ 1) as u8];
+        let from = self.direction as u8;
+        let to = from ^ 1;
         frame.clear();
-        PacketBuilder::ethernet2(host_mac(from), host_mac(to))
+        PacketBuilder::ethernet2(host_mac(from), destination(self.direction))
             .ipv4([10, from, high, low], [10, to, high, low], 64)
             .udp(1024 + (self.flow % 60_000) as u16, 4791)
             .write(frame, payload)
@@ -90,6 +91,11 @@ impl Tag {
     fn seed(self) -> u64 {
         mix(u64::from(self.flow) << 32 | u64::from(self.sequence)) ^ mix(u64::from(self.direction))
     }
+}
+
+/// The address that frames of a direction are for: the host behind its counterpart.
+pub(crate) fn destination(direction: u16) -> [u8; 6] {
+    host_mac(direction as u8 ^ 1)
 }
 
 /// The address of the host behind a direction: locally administered.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::vfio::{Cable, CardOptions, CardPort, Model};
+use crate::vfio::{Cable, CardOptions, CardPort, Model, Policy};
 use crate::vhost::{MAX_QUEUE_PAIRS, TrafficConfig, TrafficPort};
 use crate::{Flows, PortSpec, Source, ports};
 
@@ -14,6 +14,8 @@ use crate::{Flows, PortSpec, Source, ports};
 const TRAFFIC: &str = "vhost-user:queues=";
 /// The Intel cards that can be plugged in, as they are written.
 const CARDS: [(&str, Model); 3] = [("82599", Model::Sfp82599), ("x540", Model::X540), ("x550", Model::X550)];
+/// What follows the name of a card of which only a virtual function is plugged in.
+const VIRTUAL: &str = "vf";
 /// The flows that a traffic port sends.
 const FLOWS: u32 = 1000;
 /// As many frames as their sequence numbers tell apart: nobody waits for the last.
@@ -29,14 +31,26 @@ pub enum Plug {
         /// Queue pairs of the card.
         queue_pairs: u16,
     },
-    /// An Intel card of the command's own, written `82599`, `x540` or `x550`; behind a colon what its cable leads to,
-    /// `dgram:LOCAL,REMOTE` or `tap:NAME`, where that is not traffic.
+    /// An Intel card of the command's own, written `82599`, `x540` or `x550`, or a virtual function of one, written with
+    /// `vf` after that; behind a colon what its cable leads to, `dgram:LOCAL,REMOTE` or `tap:NAME`, where that is not
+    /// traffic.
     Card {
         /// Which card.
         model: Model,
+        /// How much of it is plugged in.
+        share: Share,
         /// What its cable leads to, if not to traffic.
         outside: Option<PortSpec>,
     },
+}
+
+/// How much of a card the machine gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// All of it.
+    Whole,
+    /// A virtual function; the command is the host that lends it.
+    VirtualFunction,
 }
 
 impl FromStr for Plug {
@@ -44,8 +58,12 @@ impl FromStr for Plug {
 
     fn from_str(text: &str) -> Result<Self> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-        if let Some((_, model)) = CARDS.iter().find(|(name, _)| *name == kind) {
-            return parse_card(*model, rest);
+        let (card, share) = match kind.strip_suffix(VIRTUAL) {
+            Some(card) => (card, Share::VirtualFunction),
+            None => (kind, Share::Whole),
+        };
+        if let Some((_, model)) = CARDS.iter().find(|(name, _)| *name == card) {
+            return parse_card(*model, share, rest);
         }
         let Some(number) = text.strip_prefix(TRAFFIC) else { return text.parse().map(Self::Outside) };
         let queue_pairs = number.parse().ok().filter(|pairs| (1..=MAX_QUEUE_PAIRS).contains(pairs));
@@ -55,11 +73,11 @@ impl FromStr for Plug {
     }
 }
 
-fn parse_card(model: Model, cable: &str) -> Result<Plug> {
+fn parse_card(model: Model, share: Share, cable: &str) -> Result<Plug> {
     let outside = if cable.is_empty() { None } else { Some(cable.parse()?) };
     let leads = matches!(outside, None | Some(PortSpec::Dgram { .. } | PortSpec::Tap { queues: 1, .. }));
     ensure!(leads, "the cable of a card leads to dgram:LOCAL,REMOTE or tap:NAME, not to \"{cable}\"");
-    Ok(Plug::Card { model, outside })
+    Ok(Plug::Card { model, share, outside })
 }
 
 /// The plugs, with the traffic ports and the cards among them at work: each that sends traffic sends 1,000 UDP flows as
@@ -88,7 +106,9 @@ impl Plugged {
             let spec = match plug {
                 Plug::Outside(spec) => spec.clone(),
                 Plug::Traffic { queue_pairs } => plugged.start_traffic(index, *queue_pairs)?,
-                Plug::Card { model, outside } => plugged.start_card(index, *model, outside.as_ref())?,
+                Plug::Card { model, share, outside } => {
+                    plugged.start_card(index, (*model, *share), outside.as_ref())?
+                }
             };
             plugged.specs.push(spec);
         }
@@ -104,14 +124,29 @@ impl Plugged {
         Ok(spec)
     }
 
-    fn start_card(&mut self, index: usize, model: Model, outside: Option<&PortSpec>) -> Result<PortSpec> {
+    fn start_card(
+        &mut self,
+        index: usize,
+        (model, share): (Model, Share),
+        outside: Option<&PortSpec>,
+    ) -> Result<PortSpec> {
         let cable = match outside.cloned() {
             Some(PortSpec::Dgram { local, remote }) => Cable::Dgram { local, remote },
             Some(PortSpec::Tap { name, .. }) => Cable::Tap { name },
             _ => Cable::Traffic { takes: None, gives: None },
         };
-        let options = CardOptions { model, mac: ports::mac_octets(index), ..Default::default() };
-        let card = CardPort::listen(self.socket(index), options, cable)?;
+        let mac = match share {
+            Share::Whole => ports::mac_octets(index),
+            // Where a function gets nothing else it gets its flows at least.
+            Share::VirtualFunction => Flows::destination(index as u16),
+        };
+        let options = CardOptions { model, mac, ..Default::default() };
+        let card = match share {
+            Share::Whole => CardPort::listen(self.socket(index), options, cable)?,
+            Share::VirtualFunction => {
+                CardPort::listen_virtual(self.socket(index), options, Policy::default(), cable)?
+            }
+        };
         card.start(flows(index), |_: u16, _: &[u8]| {});
         let spec = card.spec();
         self.cards.push((index, card));
@@ -161,10 +196,12 @@ mod tests {
 
     #[test]
     fn a_card_names_what_its_cable_leads_to() {
-        let card = |model, outside| Plug::Card { model, outside };
+        let card = |model, outside| Plug::Card { model, share: Share::Whole, outside };
         assert_eq!("82599".parse::<Plug>().unwrap(), card(Model::Sfp82599, None));
         let tap = PortSpec::Tap { name: "t".into(), queues: 1 };
         assert_eq!("x540:tap:t".parse::<Plug>().unwrap(), card(Model::X540, Some(tap)));
+        let function = Plug::Card { model: Model::X550, share: Share::VirtualFunction, outside: None };
+        assert_eq!("x550vf".parse::<Plug>().unwrap(), function);
         for wrong in ["82599:user", "82599:tap:t,queues=2", "82599:vhost-user:/run/a", "82599:dgram:a"] {
             let error = wrong.parse::<Plug>().unwrap_err().to_string();
             assert!(error.contains("dgram:LOCAL,REMOTE"), "{error}");
@@ -173,7 +210,7 @@ mod tests {
 
     #[test]
     fn plugs_keep_their_order() {
-        let card = Plug::Card { model: Model::Sfp82599, outside: None };
+        let card = Plug::Card { model: Model::Sfp82599, share: Share::Whole, outside: None };
         let plugs = [card, Plug::Outside(PortSpec::User), Plug::Traffic { queue_pairs: 2 }];
         let plugged = Plugged::new(&plugs).unwrap();
         let [PortSpec::VfioUser { socket: card }, PortSpec::User, PortSpec::VhostUser { socket, queues: 2 }] =

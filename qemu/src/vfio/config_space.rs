@@ -7,12 +7,22 @@ use ixgbe_model::PciIds;
 
 /// Bytes of the configuration space of a PCI Express function (7.2.2).
 pub(super) const SIZE: usize = 4096;
-/// Bytes of the registers behind BAR 0.
-pub(super) const REGISTERS_SIZE: u64 = 0x8_0000;
 /// Bytes of the interrupt table and its pending bits behind BAR 4.
 pub(super) const VECTORS_SIZE: u64 = 0x4000;
-/// Interrupt vectors.
-pub(super) const VECTORS: u16 = 64;
+
+/// What a function has behind its BARs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Bytes of the registers behind BAR 0.
+    pub(super) registers: u64,
+    /// Interrupt vectors.
+    pub(super) vectors: u16,
+}
+
+/// A physical function (82599 datasheet, 9.3).
+pub(super) const PHYSICAL: Layout = Layout { registers: 0x8_0000, vectors: 64 };
+/// A virtual one (9.5), but for the number of the BAR that its vectors are behind.
+pub(super) const VIRTUAL: Layout = Layout { registers: 0x4000, vectors: 3 };
 
 const COMMAND: usize = 0x04;
 const COMMAND_BUS_MASTER: u8 = 1 << 2;
@@ -55,11 +65,11 @@ pub(super) struct ConfigSpace {
 }
 
 impl ConfigSpace {
-    pub(super) fn new(ids: PciIds) -> Self {
+    pub(super) fn new(ids: PciIds, layout: Layout) -> Self {
         let mut space = Self { bytes: Box::new([0; SIZE]) };
         space.add_header(ids);
         space.add_power_management();
-        space.add_msi_x();
+        space.add_msi_x(layout.vectors);
         space.add_express();
         space
     }
@@ -107,10 +117,10 @@ impl ConfigSpace {
     }
 
     /// The table at the start of BAR 4, the pending bits behind it (PCI 3.0, 6.8.2).
-    fn add_msi_x(&mut self) {
+    fn add_msi_x(&mut self, vectors: u16) {
         const BAR: u32 = 4;
         self.add_capability(MSI_X, ID_MSI_X, EXPRESS);
-        self.put16(MSI_X + 2, VECTORS - 1);
+        self.put16(MSI_X + 2, vectors - 1);
         self.put32(MSI_X + 4, BAR);
         self.put32(MSI_X + 8, PENDING_BITS | BAR);
     }
@@ -155,7 +165,7 @@ mod tests {
     use super::*;
 
     fn space() -> ConfigSpace {
-        ConfigSpace::new(Card::new(CardOptions::default()).ids())
+        ConfigSpace::new(Card::new(CardOptions::default()).ids(), PHYSICAL)
     }
 
     fn read16(space: &ConfigSpace, offset: usize) -> u16 {
@@ -195,7 +205,7 @@ mod tests {
         space.write(SIZE - 2, &[0xff; 8]);
         assert!(space.bytes == before);
         space.write(MSI_X + 2, &0xffff_u16.to_le_bytes());
-        assert_eq!(read16(&space, MSI_X + 2), 0xc000 | (VECTORS - 1));
+        assert_eq!(read16(&space, MSI_X + 2), 0xc000 | (PHYSICAL.vectors - 1));
     }
 
     #[test]

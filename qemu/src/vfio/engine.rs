@@ -4,30 +4,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
-use ixgbe_model::{Card, CardOptions, Fault};
+use ixgbe_model::Card;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::cable::{Cable, Plug};
-use super::config_space::ConfigSpace;
+use super::config_space::{ConfigSpace, Layout};
+use super::function::Function;
 use super::interrupts::Interrupts;
 use super::memory::DmaMap;
 
 /// How long the card sleeps at most, in milliseconds: its timers, and frames that nobody tells it of, those of a source,
 /// are looked at so often.
 const TICK: u8 = 1;
-/// How long a message of a written register may take: QEMU does not wait for it, and the thread that reads it may have to
-/// wait for a processor.
-const WRITE_DELAY: Duration = Duration::from_secs(1);
 /// Rounds at the end: what a guest has handed over by then still counts as sent.
 const LAST_ROUNDS: usize = 64;
 
 /// The card with everything that it is plugged into.
 pub(super) struct Slot {
     pub(super) card: Card,
+    pub(super) function: Function,
     pub(super) config: ConfigSpace,
     pub(super) interrupts: Interrupts,
     pub(super) memory: DmaMap,
@@ -35,15 +34,28 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    fn new(options: CardOptions, cable: Cable) -> Result<Self> {
-        let card = Card::new(CardOptions { write_delay: WRITE_DELAY, ..options });
+    fn new(card: Card, function: Function, cable: Cable) -> Result<Self> {
+        let layout = function.layout();
         Ok(Self {
-            config: ConfigSpace::new(card.ids()),
+            config: ConfigSpace::new(function.ids(&card), layout),
             card,
-            interrupts: Interrupts::new(),
+            function,
+            interrupts: Interrupts::new(layout.vectors),
             memory: DmaMap::default(),
             plug: Plug::new(cable)?,
         })
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.function.layout()
+    }
+
+    pub(super) fn read(&mut self, register: u32) -> u32 {
+        self.function.read(&mut self.card, register)
+    }
+
+    pub(super) fn write(&mut self, register: u32, value: u32) {
+        self.function.write(&mut self.card, register, value);
     }
 
     /// QEMU has gone, and all that it had set up.
@@ -55,17 +67,18 @@ impl Slot {
 
     /// The reset of the bus, which takes everything back to its beginning (4.2.1).
     pub(super) fn reset(&mut self) {
-        self.config = ConfigSpace::new(self.card.ids());
-        self.card.inject(Fault::SpontaneousReset);
+        self.config = ConfigSpace::new(self.function.ids(&self.card), self.layout());
+        self.function.reset(&mut self.card);
     }
 
     /// Lets the card move frames; returns how many did. One that is no bus master cannot.
     fn round(&mut self) -> usize {
+        self.function.serve(&mut self.card);
         if !self.config.is_bus_master() || !self.plug.is_clear() {
             return 0;
         }
         let moved = self.card.run(&self.memory, &mut self.plug);
-        self.interrupts.send(self.card.take_interrupts());
+        self.interrupts.send(self.function.take_interrupts(&mut self.card));
         moved
     }
 }
@@ -84,8 +97,8 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(options: CardOptions, cable: Cable) -> Result<Arc<Self>> {
-        let slot = Slot::new(options, cable)?;
+    pub(super) fn new(card: Card, function: Function, cable: Cable) -> Result<Arc<Self>> {
+        let slot = Slot::new(card, function, cable)?;
         Ok(Arc::new(Self {
             cable: slot.plug.file()?,
             slot: Mutex::new(slot),

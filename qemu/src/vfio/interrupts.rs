@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::config_space::VECTORS;
-
 /// One eventfd a vector. QEMU keeps the vector table, its masks and its pending bits; writing to the file is the
 /// message.
 pub(super) struct Interrupts {
@@ -12,8 +10,8 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    pub(super) fn new() -> Self {
-        Self { files: (0..VECTORS).map(|_| None).collect() }
+    pub(super) fn new(vectors: u16) -> Self {
+        Self { files: (0..vectors).map(|_| None).collect() }
     }
 
     /// Connects the vectors from `start` on, one for each file.
@@ -71,7 +69,7 @@ mod tests {
 
     #[test]
     fn each_vector_rings_its_own_bell() {
-        let mut interrupts = Interrupts::new();
+        let mut interrupts = Interrupts::new(64);
         let ((first, first_seen), (last, last_seen)) = (event(), event());
         interrupts.connect(0, vec![first]).unwrap();
         interrupts.connect(63, vec![last]).unwrap();
@@ -89,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_vector_that_the_card_does_not_have_is_refused() {
-        assert!(Interrupts::new().connect(64, vec![event().0]).is_err());
-        assert!(Interrupts::new().connect(u32::MAX, vec![event().0]).is_err());
-        Interrupts::new().disconnect(u32::MAX, u32::MAX);
+        assert!(Interrupts::new(64).connect(64, vec![event().0]).is_err());
+        assert!(Interrupts::new(64).connect(u32::MAX, vec![event().0]).is_err());
+        Interrupts::new(64).disconnect(u32::MAX, u32::MAX);
     }
 }

@@ -25,12 +25,15 @@
 //! # }
 //! ```
 //!
+//! A virtual function of the card can be plugged in instead: this process then plays the host that lends it.
+//!
 //! One thread answers QEMU, one moves frames; both hold the card while they do. The card outlives resets of the machine
 //! and the machine itself: the next one may be plugged in.
 
 mod cable;
 mod config_space;
 mod engine;
+mod function;
 mod interrupts;
 mod memory;
 mod port;
@@ -38,7 +41,7 @@ mod server;
 mod tap;
 
 pub use cable::{Cable, CableCounts, Crossed};
-pub use ixgbe_model::{Card, CardOptions, Fault, Model};
+pub use ixgbe_model::{Card, CardOptions, Fault, HostDriver, LentLink, Model, Policy, Presence, Trust};
 pub use port::{CardPort, CardReport};
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::{fmt, fs};
 
 use anyhow::{Context, Result};
-use ixgbe_model::{Card, CardOptions};
+use ixgbe_model::{Card, CardOptions, HostDriver, Policy};
 use nix::sys::socket::{Shutdown, shutdown};
 use vfio_user::Server;
 
 use super::cable::{Cable, CableCounts};
 use super::engine::Engine;
+use super::function::Function;
 use super::server::{self, Backend};
 use crate::PortSpec;
 use crate::vhost::{Sink, Source};
@@ -45,15 +46,32 @@ impl CardPort {
     /// When there is something at `path` already, the folder cannot be written or the path is too long for a socket
     /// (108 bytes); when the cable leads to nothing.
     pub fn listen(path: impl Into<PathBuf>, options: CardOptions, cable: Cable) -> Result<Self> {
-        let path = path.into();
-        let engine = Engine::new(options, cable)?;
+        Self::listen_as(path.into(), Function::physical(options), cable)
+    }
+
+    /// The same with a virtual function of the card, which has the card's address; this process is the host that lends it.
+    ///
+    /// # Errors
+    /// As for [`CardPort::listen`].
+    pub fn listen_virtual(
+        path: impl Into<PathBuf>,
+        options: CardOptions,
+        policy: Policy,
+        cable: Cable,
+    ) -> Result<Self> {
+        Self::listen_as(path.into(), Function::lent(options, policy), cable)
+    }
+
+    fn listen_as(path: PathBuf, (card, function): (Card, Function), cable: Cable) -> Result<Self> {
+        let layout = function.layout();
+        let engine = Engine::new(card, function, cable)?;
         let listener =
             UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))?;
         let server = Server::from_owned_fd(
             listener.try_clone()?.into(),
             true,
-            server::interrupts(),
-            server::regions(),
+            server::interrupts(layout),
+            server::regions(layout),
         );
         let served = Arc::clone(&engine);
         // It cannot be joined: it sleeps in a read of QEMU's socket, until QEMU goes.
@@ -82,6 +100,17 @@ impl CardPort {
     /// Does something with the card itself, such as to break it.
     pub fn with_card<T>(&self, act: impl FnOnce(&mut Card) -> T) -> T {
         let outcome = act(&mut self.engine.slot().card);
+        self.engine.wake();
+        outcome
+    }
+
+    /// Has the host that lends a virtual function do something; nothing where the machine has the whole card.
+    pub fn with_host<T>(&self, act: impl FnOnce(&mut HostDriver, &mut Card) -> T) -> Option<T> {
+        let slot = &mut *self.engine.slot();
+        let outcome = match &mut slot.function {
+            Function::Physical => None,
+            Function::Virtual(host) => Some(act(host, &mut slot.card)),
+        };
         self.engine.wake();
         outcome
     }

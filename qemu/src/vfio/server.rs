@@ -14,18 +14,18 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, ServerBackend, ServerRegion};
 
-use super::config_space::{REGISTERS_SIZE, SIZE, VECTORS, VECTORS_SIZE};
+use super::config_space::{Layout, SIZE, VECTORS_SIZE};
 use super::engine::Engine;
 
 /// What QEMU learns of the card's regions. None of them is shared memory: every access is a message, so that the model
 /// sees each in its order. A write costs 1.5 µs, once a burst.
-pub(super) fn regions() -> Vec<ServerRegion> {
-    (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
+pub(super) fn regions(layout: Layout) -> Vec<ServerRegion> {
+    (0..VFIO_PCI_NUM_REGIONS).map(|index| region(index, layout)).collect()
 }
 
-fn region(index: u32) -> ServerRegion {
+fn region(index: u32, layout: Layout) -> ServerRegion {
     let size = match index {
-        VFIO_PCI_BAR0_REGION_INDEX => REGISTERS_SIZE,
+        VFIO_PCI_BAR0_REGION_INDEX => layout.registers,
         VFIO_PCI_BAR4_REGION_INDEX => VECTORS_SIZE,
         VFIO_PCI_CONFIG_REGION_INDEX => SIZE as u64,
         _ => 0,
@@ -38,9 +38,9 @@ fn region(index: u32) -> ServerRegion {
 
 /// What QEMU learns of the card's interrupts: MSI-X, as with every driver of these cards; and, because QEMU warns where
 /// it is missing, the one for errors of the bus, of which there are none.
-pub(super) fn interrupts() -> Vec<IrqInfo> {
+pub(super) fn interrupts(layout: Layout) -> Vec<IrqInfo> {
     let count = |index| match index {
-        VFIO_PCI_MSIX_IRQ_INDEX => VECTORS.into(),
+        VFIO_PCI_MSIX_IRQ_INDEX => layout.vectors.into(),
         VFIO_PCI_ERR_IRQ_INDEX => 1,
         _ => 0,
     };
@@ -66,8 +66,9 @@ impl ServerBackend for Backend {
             VFIO_PCI_CONFIG_REGION_INDEX => self.engine.slot().config.read(position(offset)?, data),
             VFIO_PCI_BAR0_REGION_INDEX => {
                 let slot = &mut *self.engine.slot();
-                for (register, bytes) in registers(offset, data.len())?.zip(data.chunks_exact_mut(4)) {
-                    bytes.copy_from_slice(&slot.card.read(register).to_le_bytes());
+                let registers = registers(slot.layout(), offset, data.len())?;
+                for (register, bytes) in registers.zip(data.chunks_exact_mut(4)) {
+                    bytes.copy_from_slice(&slot.read(register).to_le_bytes());
                 }
             }
             // QEMU keeps the vector table to itself.
@@ -81,8 +82,9 @@ impl ServerBackend for Backend {
             VFIO_PCI_CONFIG_REGION_INDEX => self.engine.slot().config.write(position(offset)?, data),
             VFIO_PCI_BAR0_REGION_INDEX => {
                 let slot = &mut *self.engine.slot();
-                for (register, bytes) in registers(offset, data.len())?.zip(data.as_chunks().0) {
-                    slot.card.write(register, u32::from_le_bytes(*bytes));
+                for (register, bytes) in registers(slot.layout(), offset, data.len())?.zip(data.as_chunks().0)
+                {
+                    slot.write(register, u32::from_le_bytes(*bytes));
                 }
             }
             _ => {}
@@ -146,9 +148,9 @@ fn position(offset: u64) -> io::Result<usize> {
 }
 
 /// The registers that an access of so many bytes is about; the card knows whole ones only.
-fn registers(offset: u64, length: usize) -> io::Result<impl Iterator<Item = u32>> {
+fn registers(layout: Layout, offset: u64, length: usize) -> io::Result<impl Iterator<Item = u32>> {
     let end = offset.saturating_add(length as u64);
-    if end > REGISTERS_SIZE || !offset.is_multiple_of(4) || !length.is_multiple_of(4) {
+    if end > layout.registers || !offset.is_multiple_of(4) || !length.is_multiple_of(4) {
         return Err(io::Error::other(format!("no register is {length} bytes at {offset:#x}")));
     }
     Ok((offset as u32..end as u32).step_by(4))
@@ -156,21 +158,25 @@ fn registers(offset: u64, length: usize) -> io::Result<impl Iterator<Item = u32>
 
 #[cfg(test)]
 mod tests {
+    use super::super::config_space::{PHYSICAL, VIRTUAL};
     use super::*;
 
     #[test]
     fn only_whole_registers_are_accessed() {
-        assert_eq!(registers(8, 4).unwrap().collect::<Vec<_>>(), [8]);
-        assert_eq!(registers(0x7_fff8, 8).unwrap().collect::<Vec<_>>(), [0x7_fff8, 0x7_fffc]);
+        assert_eq!(registers(PHYSICAL, 8, 4).unwrap().collect::<Vec<_>>(), [8]);
+        assert_eq!(registers(PHYSICAL, 0x7_fff8, 8).unwrap().collect::<Vec<_>>(), [0x7_fff8, 0x7_fffc]);
         for (offset, length) in [(2, 4), (0, 1), (0x8_0000, 4), (u64::MAX, 4)] {
-            assert!(registers(offset, length).is_err(), "{length} at {offset:#x}");
+            assert!(registers(PHYSICAL, offset, length).is_err(), "{length} at {offset:#x}");
         }
+        assert!(registers(VIRTUAL, 0x4000, 4).is_err(), "a virtual function has fewer");
     }
 
     #[test]
     fn the_card_has_the_windows_and_vectors_of_its_capabilities() {
-        let sizes: Vec<_> = regions().iter().map(|region| region.region_info.size).collect();
+        let sizes: Vec<_> = regions(PHYSICAL).iter().map(|region| region.region_info.size).collect();
         assert_eq!(sizes, [0x8_0000, 0, 0, 0, 0x4000, 0, 0, 0x1000, 0]);
-        assert_eq!(interrupts().iter().map(|irq| irq.count).collect::<Vec<_>>(), [0, 0, 64, 1, 0]);
+        let counts = |layout| interrupts(layout).iter().map(|irq| irq.count).collect::<Vec<_>>();
+        assert_eq!(counts(PHYSICAL), [0, 0, 64, 1, 0]);
+        assert_eq!(counts(VIRTUAL), [0, 0, 3, 1, 0]);
     }
 }
