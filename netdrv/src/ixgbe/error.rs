@@ -20,8 +20,8 @@ pub enum IxgbeError {
     NoAddress,
     /// The physical function's driver refuses what a virtual function can't do without.
     Refused(&'static str),
-    /// The physical function was reset while a virtual one talked to it.
-    HostWasReset,
+    /// The physical function's driver goes back on its word again and again.
+    NoAgreement,
     /// The physical function gives fewer queues than are in use.
     FewerQueues,
     /// No memory for a ring.
@@ -37,7 +37,7 @@ impl fmt::Display for IxgbeError {
             }
             IxgbeError::NoAddress => f.write_str("the card has no station address"),
             IxgbeError::Refused(what) => write!(f, "the physical function refuses {what}"),
-            IxgbeError::HostWasReset => f.write_str("the physical function was reset"),
+            IxgbeError::NoAgreement => f.write_str("no agreement with the physical function lasts"),
             IxgbeError::FewerQueues => f.write_str("the physical function gives fewer queues than before"),
             IxgbeError::Dma(error) => error.fmt(f),
         }

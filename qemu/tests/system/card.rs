@@ -5,16 +5,18 @@
 //! `SLUICE_SOAK=10 cargo test -p qemu --test system -- card::soak` has faults of all kinds befall two cards for ten minutes.
 
 mod oversize;
+mod virtual_function;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
-use qemu::vfio::{Cable, CardOptions, CardPort, CardReport, Fault, Model};
+use qemu::vfio::{Cable, CardOptions, CardPort, CardReport, Fault, LentLink, Model, Policy};
 use qemu::vhost::{Sink, Source, TrafficConfig, TrafficPort};
 use qemu::{Flows, Guest, Machine, PortSpec, Transform};
 use tempfile::TempDir;
@@ -75,10 +77,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         card("card::tags_stay_in_the_frame", tags_stay),
         card("card::a_frame_longer_than_a_buffer_is_counted", oversize::is_counted_and_others_flow),
-        card("card::a_link_that_flaps", || faults(&Misfortune::flaps())),
+        card("card::a_link_that_flaps", || faults(SFP, &Misfortune::flaps())),
     ];
+    trials.extend(virtual_function::trials());
     if let Some(minutes) = soak_minutes() {
-        let body = move || faults(&Misfortune::soak(minutes));
+        let body = move || faults(SFP, &Misfortune::soak(minutes));
         trials.push(test_with(&[Need::CardsFromOutside], "card::soak", body));
     }
     trials
@@ -88,6 +91,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 #[derive(Clone, Copy)]
 enum Kind {
     Card(Model),
+    /// A virtual function of a card.
+    Lent(Model),
     Virtio,
 }
 
@@ -161,9 +166,8 @@ impl Port {
         let (takes, gives) = (Some(enters.window()), Some(leaves.window()));
         let path = folder.path().join(format!("port{number}"));
         match setup.ports[number] {
-            Kind::Card(model) => {
-                let options = CardOptions { model, ..Default::default() };
-                CardPort::listen(path, options, Cable::Traffic { takes, gives }).map(Self::Card)
+            Kind::Card(_) | Kind::Lent(_) => {
+                plug_in(path, setup.ports[number], number, Cable::Traffic { takes, gives }).map(Self::Card)
             }
             Kind::Virtio => {
                 let config =
@@ -201,6 +205,20 @@ impl Port {
                 Ok(())
             }
         }
+    }
+}
+
+/// A card of this kind, or a virtual function of one, as port `number`. What is for others comes in to no function of an 82599,
+/// so a function has the address that its flows are for.
+fn plug_in(path: PathBuf, kind: Kind, number: usize, cable: Cable) -> Result<CardPort> {
+    match kind {
+        Kind::Card(model) => CardPort::listen(path, CardOptions { model, ..Default::default() }, cable),
+        Kind::Lent(model) => {
+            let mac = Flows::destination(number as u16);
+            let options = CardOptions { model, mac, ..Default::default() };
+            CardPort::listen_virtual(path, options, Policy::default(), cable)
+        }
+        Kind::Virtio => bail!("a virtio port is no card"),
     }
 }
 
@@ -244,8 +262,8 @@ fn tagged(tags: &[u32]) -> Vec<u8> {
 
 /// What befalls the cards, one fault after the other.
 struct Misfortune {
-    /// The next fault for both cards.
-    next: fn(usize) -> Fault,
+    /// The next fault, for all cards.
+    strike: fn(&[CardPort], usize),
     /// Between two of them.
     pause: Duration,
     lasts: Duration,
@@ -263,7 +281,9 @@ impl Misfortune {
     /// The cable is pulled and plugged in again, twenty times.
     fn flaps() -> Self {
         Self {
-            next: |turn| if turn.is_multiple_of(2) { Fault::LinkDown } else { Fault::LinkUp },
+            strike: |cards, turn| {
+                inject(cards, if turn.is_multiple_of(2) { Fault::LinkDown } else { Fault::LinkUp });
+            },
             pause: Duration::from_millis(100),
             lasts: Duration::from_secs(4),
             verdict: nothing_is_wrong,
@@ -273,12 +293,16 @@ impl Misfortune {
     /// Everything that the image has to live through, in any order.
     fn soak(minutes: u64) -> Self {
         Self {
-            next: |_| any_fault(),
+            strike: |cards, _| inject(cards, any_fault()),
             pause: Duration::from_secs(3),
             lasts: Duration::from_secs(60 * minutes),
             verdict: nothing_is_unknown,
         }
     }
+}
+
+fn inject(cards: &[CardPort], fault: Fault) {
+    cards.iter().for_each(|card| card.with_card(|card| card.inject(fault)));
 }
 
 fn any_fault() -> Fault {
@@ -303,14 +327,14 @@ fn nothing_is_unknown(report: &CardReport) -> Result<()> {
     Ok(())
 }
 
-/// Two cards under traffic without an end meet with misfortune; frames come out again afterwards, every frame is
+/// Two ports of a kind under traffic without an end meet with misfortune; frames come out again afterwards, every frame is
 /// accounted for, and every buffer comes home.
-fn faults(misfortune: &Misfortune) -> Result<()> {
+fn faults(kind: Kind, misfortune: &Misfortune) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
     let cards: Vec<_> = (0..2)
         .map(|port| {
             let cable = Cable::Traffic { takes: None, gives: None };
-            CardPort::listen(folder.path().join(format!("port{port}")), CardOptions::default(), cable)
+            plug_in(folder.path().join(format!("port{port}")), kind, port, cable)
         })
         .collect::<Result<_>>()?;
     let machine = Machine::new(image()?).cpus(2).memory_mib(256).words("on-panic=exit program=forward");
@@ -324,10 +348,13 @@ fn faults(misfortune: &Misfortune) -> Result<()> {
         card.start(endless(number, &flowing), |_: u16, _: &[u8]| {});
     }
     let begin = Instant::now();
-    let turns = (0..).take_while(|_| begin.elapsed() < misfortune.lasts);
-    for fault in turns.map(misfortune.next).chain([Fault::LinkUp]) {
-        cards.iter().for_each(|card| card.with_card(|card| card.inject(fault)));
+    for turn in (0..).take_while(|_| begin.elapsed() < misfortune.lasts) {
+        (misfortune.strike)(&cards, turn);
         std::thread::sleep(misfortune.pause);
+    }
+    inject(&cards, Fault::LinkUp);
+    for card in &cards {
+        card.with_host(|host, card| host.set_link(card, 0, LentLink::Given));
     }
     for card in &cards {
         let before = card.report().cable.frames_out();

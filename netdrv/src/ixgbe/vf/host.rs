@@ -10,8 +10,9 @@ use crate::ixgbe::error::IxgbeError;
 use crate::ixgbe::wait::SECOND;
 use crate::mmio::Bar;
 
-/// How long an answer may take.
+/// How long an answer may take, and how long it may take until everything is settled.
 const PATIENCE: u64 = SECOND;
+const PATIENCE_IN_ALL: u64 = 10 * SECOND;
 /// The longest frame that is asked for, with its CRC and without VLAN tag: what plain Ethernet has. Whoever asks for more gets
 /// no frames at all on an 82599 whose physical function has not.
 const LONGEST_FRAME: u32 = 1518;
@@ -74,6 +75,7 @@ pub(super) struct Talk {
     /// The request is on its way.
     is_sent: bool,
     since: u64,
+    begun: u64,
     terms: Terms,
 }
 
@@ -96,30 +98,32 @@ impl Talk {
             reach: Reach::Broadcasts,
             has_link: true,
         };
-        Talk { request: Request::Reset, is_sent: false, since: now, terms }
+        Talk { request: Request::Reset, is_sent: false, since: now, begun: now, terms }
     }
 
     /// The next step, as far as the other side has come.
     ///
     /// # Errors
-    /// Where it does not answer, refuses what the function can't do without, or has itself been reset.
+    /// Where it does not answer, refuses what the function can't do without, or never comes to an end.
     pub(super) fn step(
         mut self,
         bar: &impl Bar,
         mailbox: &mut Mailbox,
         now: u64,
     ) -> Result<Outcome, IxgbeError> {
-        let answer = if self.is_sent { mailbox.receive(bar) } else { None };
-        let code = self.request.words(&self.terms)[0];
-        // What answers nothing may have been sent before the request came in.
-        if let Some(answer) = answer.filter(|answer| is_answer(answer[0], code)) {
-            return self.settle(answer, now);
+        let message = if self.is_sent { mailbox.receive(bar) } else { None };
+        let request = self.request.words(&self.terms);
+        match message {
+            Some(answer) if is_answer(answer[0], request[0]) => return self.settle(answer, now),
+            // The two sides share the memory: what answers nothing may have overwritten the request, or its answer.
+            Some(_) => self.is_sent = false,
+            None => {}
         }
         if now.saturating_sub(self.since) > PATIENCE {
             return Err(IxgbeError::Timeout { register: "VFMAILBOX", awaited: self.request.awaited() });
         }
         if !self.is_sent {
-            self.is_sent = mailbox.send(bar, &self.request.words(&self.terms));
+            self.is_sent = mailbox.send(bar, &request);
         }
         Ok(Outcome::Goes(self))
     }
@@ -135,8 +139,8 @@ impl Talk {
             }
             // No address: the function has one of its own, of which the other side has to know.
             Request::Reset => Some(Request::SetAddress),
-            // A driver that has been reset in between, and waits to be asked for a reset.
-            _ if answer[0] & WELCOME == 0 => return Err(IxgbeError::HostWasReset),
+            // It wants to begin anew, as it has other terms by now.
+            _ if answer[0] & WELCOME == 0 => Some(Request::Reset),
             Request::SetAddress if is_granted => Some(Request::Version(0)),
             Request::SetAddress => return Err(IxgbeError::Refused("an address of our own")),
             Request::Version(index) if is_granted => {
@@ -169,7 +173,10 @@ impl Talk {
             }
         };
         Ok(match next {
-            Some(request) => Outcome::Goes(Talk { request, is_sent: false, since: now, terms }),
+            Some(_) if now.saturating_sub(self.begun) > PATIENCE_IN_ALL => {
+                return Err(IxgbeError::NoAgreement);
+            }
+            Some(request) => Outcome::Goes(Talk { request, is_sent: false, since: now, terms, ..self }),
             None => Outcome::Settled(terms),
         })
     }

@@ -1,6 +1,6 @@
 //! What a host grants and refuses.
 
-use ixgbe_model::{AddressFrom, Model, Policy, Presence, Trust};
+use ixgbe_model::{AddressFrom, LentLink, Model, Policy, Presence, Trust};
 use netdrv::device::{Link, Mac, NetDevice, QueueWish};
 use netdrv::ixgbe::{IxgbeError, virtual_model};
 
@@ -80,4 +80,21 @@ fn a_host_that_never_answers_is_waited_for_in_vain_but_not_for_ever() {
     let error = refused(Policy { presence: Presence::Absent, ..Policy::default() }).expect("an error");
     let text = "VFMAILBOX: waited in vain for the physical function to answer a reset";
     assert_eq!(error.to_string(), text);
+}
+
+/// A host that changes its mind amid the conversation is talked to anew, and no frame goes astray.
+#[test]
+fn a_host_may_change_its_mind_at_any_step() {
+    let mut bench = VfBench::with_ring(64);
+    for millis in 0..60 {
+        bench.with_host(|host, card| host.set_link(card, 0, LentLink::Given));
+        bench.live(100);
+        for _ in 0..millis {
+            bench.device().attend();
+        }
+        bench.with_host(|host, card| host.set_link(card, 0, LentLink::Given));
+        bench.live(600);
+        assert_eq!((bench.device().fault(), bench.device().link()), (None, Link::Up), "{millis}");
+    }
+    Rig::new(bench).finish();
 }
