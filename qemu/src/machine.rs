@@ -195,6 +195,7 @@ impl Machine {
         let scratch =
             tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
         let command = self.command(scratch.path())?;
+        self.ports.iter().try_for_each(PortSpec::check)?;
         let hook = self.hook.take();
         Guest::spawn(command, self.limit, hook, scratch)
     }

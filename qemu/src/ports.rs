@@ -18,12 +18,12 @@ pub const MAX_PORTS: usize = LAST_SLOT - FIRST_SLOT + 1;
 /// The most queue pairs of a tap that QEMU and Linux agree on.
 const MAX_TAP_QUEUES: u16 = 256;
 /// How ports are written.
-const ALLOWED: &str =
-    "dgram:LOCAL,REMOTE, tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vfio-user:SOCKET, user";
+const ALLOWED: &str = "dgram:LOCAL,REMOTE, tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vfio-user:SOCKET, vfio:ADDRESS, user";
 
 /// One network port of the machine, as given to `--port`.
 ///
-/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]`, `vhost-user:SOCKET[,queues=N]`, `vfio-user:SOCKET` or `user`.
+/// Written `dgram:LOCAL,REMOTE`, `tap:NAME[,queues=N]`, `vhost-user:SOCKET[,queues=N]`, `vfio-user:SOCKET`, `vfio:ADDRESS`
+/// or `user`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
     /// A datagram unix socket: one frame per datagram, without root.
@@ -53,6 +53,11 @@ pub enum PortSpec {
         /// The path of the socket.
         socket: PathBuf,
     },
+    /// A card of this machine, bound to Linux's `vfio-pci`; usually needs root.
+    Vfio {
+        /// Its PCI address, as in `0000:03:00.0`.
+        address: String,
+    },
     /// QEMU's own user-mode network: a NAT with DHCP, without root.
     User,
 }
@@ -74,6 +79,8 @@ impl PortSpec {
         };
         let card = match self {
             Self::VfioUser { socket } => whole_card(index, socket),
+            // The firmware need not run what the card brings to boot from the network.
+            Self::Vfio { address } => format!("vfio-pci,host={address},{place},rombar=0"),
             _ => self.card(index, accel, &place),
         };
         let backend = self.backend(index).map(|backend| ["-netdev".into(), backend]);
@@ -84,6 +91,19 @@ impl PortSpec {
     /// Whether this is a card that another process holds.
     pub(crate) fn is_whole_card(&self) -> bool {
         matches!(self, Self::VfioUser { .. })
+    }
+
+    /// Whether what the port is plugged into is there, as far as QEMU's own complaint would not say what to do.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self::Vfio { address } = self else { return Ok(()) };
+        let card = Path::new("/sys/bus/pci/devices").join(address);
+        ensure!(card.exists(), "there is no PCI device {address}; lspci lists those that there are");
+        let driver = card.join("driver").read_link().unwrap_or_default();
+        ensure!(
+            driver.ends_with("vfio-pci"),
+            "{address} is not bound to vfio-pci: docs/real-cards.md says how that is done"
+        );
+        Ok(())
     }
 
     /// Whether another process reads and writes the guest's memory.
@@ -116,7 +136,7 @@ impl PortSpec {
             Self::VhostUser { queues, .. } => {
                 format!("vhost-user,id=port{index},chardev=socket{index},queues={queues}")
             }
-            Self::VfioUser { .. } => return None,
+            Self::VfioUser { .. } | Self::Vfio { .. } => return None,
             Self::User => format!("user,id=port{index}"),
         })
     }
@@ -148,7 +168,7 @@ impl PortSpec {
     fn queues(&self) -> u16 {
         match self {
             Self::Tap { queues, .. } | Self::VhostUser { queues, .. } => *queues,
-            Self::Dgram { .. } | Self::VfioUser { .. } | Self::User => 1,
+            Self::Dgram { .. } | Self::VfioUser { .. } | Self::Vfio { .. } | Self::User => 1,
         }
     }
 }
@@ -196,6 +216,7 @@ impl FromStr for PortSpec {
             "dgram" => parse_dgram(rest),
             "tap" => parse_tap(rest),
             "vhost-user" => parse_vhost_user(rest),
+            "vfio" => parse_vfio(rest),
             "vfio-user" if !rest.is_empty() => Ok(Self::VfioUser { socket: rest.into() }),
             "user" if rest.is_empty() => Ok(Self::User),
             _ => bail!("unknown port \"{text}\"; allowed: {ALLOWED}"),
@@ -224,6 +245,16 @@ fn parse_vhost_user(rest: &str) -> Result<PortSpec> {
     Ok(PortSpec::VhostUser { socket: socket.into(), queues })
 }
 
+/// `DOMAIN:BUS:DEVICE.FUNCTION` in hexadecimal digits; without the domain it is in the first one, as with `lspci`.
+fn parse_vfio(rest: &str) -> Result<PortSpec> {
+    const FORM: &str = "0000:00:00.0";
+    let address = if rest.len() == FORM.len() { rest.to_owned() } else { format!("0000:{rest}") };
+    let fits = |(byte, form): (u8, u8)| if form == b'0' { byte.is_ascii_hexdigit() } else { byte == form };
+    let is_address = address.len() == FORM.len() && address.bytes().zip(FORM.bytes()).all(fits);
+    ensure!(is_address, "a vfio port names a PCI address such as vfio:0000:03:00.0, not \"{rest}\"");
+    Ok(PortSpec::Vfio { address })
+}
+
 /// What is before the option `queues=N`, and the number, 1 where the option is absent.
 fn parse_queues(rest: &str, most: u16) -> Result<(&str, u16)> {
     let Some((name, option)) = rest.split_once(',') else { return Ok((rest, 1)) };
@@ -249,6 +280,7 @@ impl fmt::Display for PortSpec {
                 write!(f, "vhost-user:{},queues={queues}", socket.display())
             }
             Self::VfioUser { socket } => write!(f, "vfio-user:{}", socket.display()),
+            Self::Vfio { address } => write!(f, "vfio:{address}"),
             Self::User => f.write_str("user"),
         }
     }
@@ -271,6 +303,7 @@ mod tests {
             "vhost-user:/run/a",
             "vhost-user:/run/a,queues=64",
             "vfio-user:/run/a",
+            "vfio:0000:3b:00.1",
             "user",
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
@@ -291,6 +324,10 @@ mod tests {
             ("vhost-user:", "names its socket"),
             ("vhost-user:,queues=4", "names its socket"),
             ("vfio-user:", "vfio-user:SOCKET"),
+            ("vfio:", "such as vfio:0000:03:00.0"),
+            ("vfio:eth0", "such as vfio:0000:03:00.0"),
+            ("vfio:0000:03:00.0,id=x", "such as vfio:0000:03:00.0"),
+            ("vfio:0000.03.00.0", "such as vfio:0000:03:00.0"),
             ("vhost-user:/run/a,queues=129", "from 1 to 128"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err().to_string();
@@ -322,6 +359,16 @@ mod tests {
         assert!(text.ends_with("mq=on,rx_queue_size=1024,tx_queue_size=1024,vectors=0"), "{text}");
         let text = arguments(&spec, 1, Accel::Kvm);
         assert!(text.ends_with("tx_queue_size=1024,vectors=10"), "{text}");
+    }
+
+    #[test]
+    fn a_card_of_this_machine_has_no_backend_and_is_looked_for_first() {
+        let spec: PortSpec = "vfio:03:00.0".parse().unwrap();
+        assert_eq!(arguments(&spec, 1, Accel::Kvm), "-device vfio-pci,host=0000:03:00.0,addr=0x3,rombar=0");
+        let [_, _, _, card] = &spec.arguments(1, Accel::Kvm, Bus::Own)[..] else { panic!("no root port") };
+        assert_eq!(card, "vfio-pci,host=0000:03:00.0,bus=root1,rombar=0");
+        let absent: PortSpec = "vfio:ffff:ff:1f.7".parse().unwrap();
+        assert!(absent.check().unwrap_err().to_string().contains("no PCI device ffff:ff:1f.7"));
     }
 
     #[test]

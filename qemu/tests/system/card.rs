@@ -65,7 +65,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         card("card::seventy_two_cores_share_sixty_four_rings", || {
             let words = "program=reflect rx=software";
-            exchange(&Setup { ports: &[SFP], cores: 72, words, queues: 64, line: "tx-queues=64" })
+            exchange(&Setup { ports: &[SFP], cores: 72, words, queues: 64, line: "tx=shared(1-2 cores/queue)" })
         }),
         card("card::x540_and_x550_forward", || {
             let ports = &[Kind::Card(Model::X540), Kind::Card(Model::X550)];
@@ -120,6 +120,10 @@ fn exchange(setup: &Setup) -> Result<()> {
     let guest = boot(&ports, setup.cores, setup.words)?;
     let line = guest.wait_for_line(|line| line.contains("port 0 ixgbe"), PATIENCE)?.text;
     ensure!(line.contains(setup.line), "no {} in {line}", setup.line);
+    if let Some((_, plan)) = line.split_once(" tx=shared") {
+        let warning = format!("port 0: cores take turns at the TX queues: shared{plan}");
+        ensure!(guest.log().contains(&warning), "no warning that {warning}:\n{}", guest.log());
+    }
     wait_for_links(&guest, &ports)?;
     for port in &ports {
         if let Port::Virtio(port) = port {
