@@ -4,6 +4,7 @@
 #   scripts/setup.sh            what `cargo run --release -- demo` needs: a linker and QEMU
 #   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools, valgrind; and, unpacked into
 #                               the cache, a QEMU that takes cards and a Linux guest (scripts/setup-cards.sh)
+#   scripts/setup.sh --peers    also, unpacked into the cache, the Linux guest that `bench vm --peers` measures (setup-peers.sh)
 #   scripts/setup.sh --lint     also cargo-deny, built into ${SLUICE_CACHE:-~/.cache/sluice}
 #
 # Only what is missing is installed, as root or through sudo, and printed first. A machine that has everything is
@@ -39,15 +40,19 @@ python3                                   python3
 /usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring
 valgrind                                  valgrind
 "
+readonly FOR_PEERS="
+/usr/share/keyrings/debian-archive-keyring.gpg  debian-archive-keyring
+"
 readonly FOR_LINT="
 git                                       git
 "
 
 main() {
-    local needs=$FOR_DEMO lint='' tests=
+    local needs=$FOR_DEMO lint='' tests='' peers=''
     for option in "$@"; do
         case $option in
             --tests) needs+=$FOR_TESTS tests=yes ;;
+            --peers) needs+=$FOR_PEERS peers=yes ;;
             --lint) needs+=$FOR_LINT lint=yes ;;
             -h | --help) usage; exit 0 ;;
             *) usage >&2; fail "unknown option $option" ;;
@@ -60,6 +65,9 @@ main() {
     check_rust
     if [[ $tests ]]; then
         "$(dirname "${BASH_SOURCE[0]}")/setup-cards.sh"
+    fi
+    if [[ $peers ]]; then
+        "$(dirname "${BASH_SOURCE[0]}")/setup-peers.sh"
     fi
     if [[ $lint ]]; then
         install_cargo_deny

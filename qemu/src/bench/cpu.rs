@@ -59,9 +59,19 @@ pub(super) fn two_cores() -> Result<[usize; 2]> {
 /// # Errors
 /// When the core can't be used.
 pub(super) fn pin(core: usize) -> Result<()> {
+    pin_to(&[core])
+}
+
+/// Keeps the calling thread, and those that it starts from now on, on `cores`.
+///
+/// # Errors
+/// When they can't be used.
+pub(super) fn pin_to(cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(core).with_context(|| format!("there is no core {core}"))?;
-    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on core {core}"))
+    for &core in cores {
+        set.set(core).with_context(|| format!("there is no core {core}"))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("cannot run on cores {cores:?}"))
 }
 
 /// The CPU time that the calling thread has used.

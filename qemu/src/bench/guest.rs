@@ -18,7 +18,7 @@ use crate::{Artefact, Guest, Machine, interrupt};
 /// Cores of the image: enough for eight at one queue.
 const CORES: usize = 8;
 /// Flows of the flood, and the length of its frames in bytes without CRC.
-const FLOWS: u16 = 1000;
+pub(super) const FLOWS: u16 = 1000;
 const FRAME_LEN: usize = 64;
 /// One frame in so many is a ping to the stack, where there are pings.
 const PING_EVERY: u64 = 8;
@@ -189,7 +189,7 @@ fn source(stack: [u8; 6], company: Company) -> impl FnMut(&mut Vec<u8>) -> bool 
 }
 
 /// A frame of flow `number`.
-fn flow(number: u16) -> Vec<u8> {
+pub(super) fn flow(number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
     let builder = PacketBuilder::ethernet2(STRANGER.0, [2, 0, 0, 0, 0, 3]);
     let mut frame = Vec::new();

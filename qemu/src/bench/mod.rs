@@ -8,11 +8,13 @@ mod locks;
 mod measure;
 mod sharing;
 mod sheet;
+mod vm;
 mod walk;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub use self::vm::VmOptions;
 use self::walk::Setup;
 pub use self::walk::Way;
 
@@ -23,6 +25,8 @@ pub enum Bench {
     Locks,
     /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
     Sharing,
+    /// A machine in QEMU: packets a second, time to the first frame, least memory.
+    Vm(VmOptions),
     /// One worker for so many bursts: what counters of instructions run.
     #[command(hide = true)]
     Walk(WalkOptions),
@@ -50,6 +54,7 @@ pub fn bench(what: &Bench) -> Result<()> {
     match what {
         Bench::Locks => sheet::publish("locks", &locks::compare()?),
         Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
+        Bench::Vm(options) => sheet::publish("vm", &vm::measure(options)?),
         Bench::Walk(WalkOptions { way, batch, bursts }) => {
             walk::walk(Setup { workers: 1, way: *way, batch: usize::from(*batch) }, *bursts)
         }

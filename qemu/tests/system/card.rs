@@ -65,7 +65,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         }),
         card("card::seventy_two_cores_share_sixty_four_rings", || {
             let words = "program=reflect rx=software";
-            exchange(&Setup { ports: &[SFP], cores: 72, words, queues: 64, line: "tx=shared(1-2 cores/queue)" })
+            exchange(&Setup {
+                ports: &[SFP],
+                cores: 72,
+                words,
+                queues: 64,
+                line: "tx=shared(1-2 cores/queue)",
+            })
         }),
         card("card::x540_and_x550_forward", || {
             let ports = &[Kind::Card(Model::X540), Kind::Card(Model::X550)];
