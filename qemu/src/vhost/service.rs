@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use vhost::vhost_user::Error;
@@ -58,6 +59,10 @@ impl Service {
             self.publish();
             if moved == 0 {
                 self.rest();
+            }
+            if self.drive == Drive::Poll {
+                // Another port that looks all the time may share the core, and rings run full or dry in a time slice.
+                thread::yield_now();
             }
         }
         // What has come out by now still counts; nothing more goes in.

@@ -1,18 +1,23 @@
-//! What can be said of costs without measuring time: instructions, counted one by one.
+//! Benchmarks: what can be said of costs without measuring time, which is instructions, counted one by one; and that time is
+//! measured of something.
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use qemu::bench::Way;
 use qemu::bench::instructions::Counter;
 
-use crate::harness::{Need, test_with};
+use crate::harness::{Need, test, test_with};
+use crate::process::run;
 
 const NEEDS: [Need; 2] = [Need::Program("valgrind"), Need::Program("objdump")];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks)]
+    vec![
+        test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks),
+        test("bench::a_machine_that_forwards", measures_a_machine),
+    ]
 }
 
 /// A worker with a queue of its own executes no atomic instruction from receiving a burst to sending it: under a lock it is
@@ -25,5 +30,19 @@ fn dedicated_is_free_of_locks() -> Result<()> {
     ensure!(locked.atomic == 1.0 && locked.fences == 2.0, "under a lock: {locked:?}");
     ensure!(dedicated.instructions < locked.instructions, "{dedicated:?} against {locked:?}");
     ensure!(dedicated.instructions > 32.0, "nobody forwards 32 packets with {dedicated:?}");
+    Ok(())
+}
+
+/// `bench vm` finds something to measure, and says what it was measured on.
+fn measures_a_machine() -> Result<()> {
+    let sluice = env!("CARGO_BIN_EXE_sluice");
+    let said = run(&[sluice, "bench", "vm", "--table", "speed", "--work", "reflect", "--cores", "1"])?;
+    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let row = &report["tables"][0]["rows"][0];
+    ensure!(row["work"] == "reflect" && row["Sluice"]["median"].as_f64() > Some(0.0), "{report}");
+    ensure!(
+        report["commit"].is_string() && report["machine"].as_str().is_some_and(|text| text.contains("cores"))
+    );
     Ok(())
 }

@@ -6,10 +6,11 @@ use qemu::guest::EXIT_REFUSED;
 use qemu::vhost::{TrafficConfig, TrafficPort};
 use qemu::{Machine, PortSpec};
 
+use crate::frames::frame;
 use crate::harness::test;
 use crate::image::image;
 use crate::process::PATIENCE;
-use crate::rig::check_stopped;
+use crate::rig::{Rig, check_stopped};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -32,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             })
         }),
         test("memory::no_size_crashes", no_size_crashes),
+        test("memory::twenty_four_mebibytes_forward", twenty_four_mebibytes_forward),
     ]
 }
 
@@ -93,4 +95,13 @@ fn no_size_crashes() -> Result<()> {
     }
     ensure!(refusals > 0, "the least of these sizes is not small enough to try anything");
     Ok(())
+}
+
+/// The least that is promised, with two ports.
+fn twenty_four_mebibytes_forward() -> Result<()> {
+    let rig = Rig::boot(2, |machine| machine.memory_mib(24))?;
+    let frame = frame(1514, 1);
+    rig.send(0, &frame)?;
+    ensure!(rig.receive(1)? == frame, "the frame came out changed");
+    check_stopped(&rig.stop()?, 2)
 }
