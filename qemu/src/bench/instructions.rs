@@ -50,7 +50,26 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// When valgrind is missing or fails.
     pub fn burst(&self, way: Way, batch: usize) -> Result<BurstCost> {
-        let [short, long] = BURSTS.map(|bursts| profile(self.binary, way, batch, bursts));
+        let way = match way {
+            Way::Dedicated => "dedicated",
+            Way::Locked => "locked",
+            Way::Shared => "shared",
+        };
+        self.cost(&["walk", "--way", way, "--batch", &batch.to_string()])
+    }
+
+    /// The cost of a burst of `batch` packets to a lone worker before an Intel card in shared memory; the card's own
+    /// instructions are not in it.
+    ///
+    /// # Errors
+    /// When valgrind is missing or fails.
+    pub fn ixgbe_burst(&self, ring: usize, batch: usize) -> Result<BurstCost> {
+        self.cost(&["walk-ixgbe", "--ring", &ring.to_string(), "--batch", &batch.to_string()])
+    }
+
+    /// The cost of a burst to the worker that `sluice bench` runs with these arguments.
+    fn cost(&self, walk: &[&str]) -> Result<BurstCost> {
+        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, bursts));
         let (short, long) = (short?, long?);
         let each = |of: &dyn Fn(&Profile) -> u64| {
             (of(&long) as f64 - of(&short) as f64) / (BURSTS[1] - BURSTS[0]) as f64
@@ -93,22 +112,18 @@ pub(super) fn table() -> Result<Sheet> {
 /// Addresses of instructions in a binary, each with how often it was executed.
 type Profile = Vec<(u64, u64)>;
 
-/// Runs `sluice bench walk` under callgrind.
-fn profile(binary: &Path, way: Way, batch: usize, bursts: u64) -> Result<Profile> {
+/// Runs `sluice bench` with these arguments under callgrind.
+fn profile(binary: &Path, walk: &[&str], bursts: u64) -> Result<Profile> {
     let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
     let file = folder.path().join("profile");
-    let way = match way {
-        Way::Dedicated => "dedicated",
-        Way::Locked => "locked",
-        Way::Shared => "shared",
-    };
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(binary)
-        .args(["bench", "walk", "--way", way])
-        .args(["--batch", &batch.to_string(), "--bursts", &bursts.to_string()]);
+        .arg("bench")
+        .args(walk)
+        .args(["--bursts", &bursts.to_string()]);
     process::run(&mut command, "valgrind")?;
     let text = fs::read_to_string(&file).context("valgrind left no profile")?;
     parse(&text, binary)

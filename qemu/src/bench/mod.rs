@@ -4,6 +4,7 @@ mod card;
 mod cpu;
 mod guest;
 pub mod instructions;
+mod ixgbe;
 mod locks;
 mod measure;
 mod sharing;
@@ -14,6 +15,7 @@ mod walk;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub use self::ixgbe::{IxgbeOptions, WalkIxgbeOptions};
 pub use self::vm::VmOptions;
 use self::walk::Setup;
 pub use self::walk::Way;
@@ -23,6 +25,8 @@ pub use self::walk::Way;
 pub enum Bench {
     /// Kinds of locks around a shared TX queue, on two threads and on more threads than cores.
     Locks,
+    /// The driver of Intel's cards before an 82599 in shared memory: bursts of 1 to 64, rings of 64 to 4096.
+    Ixgbe(IxgbeOptions),
     /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
     Sharing,
     /// A machine in QEMU: packets a second, time to the first frame, least memory.
@@ -30,6 +34,9 @@ pub enum Bench {
     /// One worker for so many bursts: what counters of instructions run.
     #[command(hide = true)]
     Walk(WalkOptions),
+    /// The same before an Intel card in shared memory.
+    #[command(hide = true)]
+    WalkIxgbe(WalkIxgbeOptions),
 }
 
 /// Options of `sluice bench walk`.
@@ -53,8 +60,10 @@ pub struct WalkOptions {
 pub fn bench(what: &Bench) -> Result<()> {
     match what {
         Bench::Locks => sheet::publish("locks", &locks::compare()?),
+        Bench::Ixgbe(options) => sheet::publish("ixgbe", &ixgbe::measure(options)?),
         Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
         Bench::Vm(options) => sheet::publish("vm", &vm::measure(options)?),
+        Bench::WalkIxgbe(options) => ixgbe::walk(options),
         Bench::Walk(WalkOptions { way, batch, bursts }) => {
             walk::walk(Setup { workers: 1, way: *way, batch: usize::from(*batch) }, *bursts)
         }
