@@ -14,6 +14,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::hal::{Hal, PAGE_SIZE};
+use crate::prefetch;
 use crate::sync::fence;
 
 /// Everything written before this is seen by the device before what is written after it.
@@ -205,6 +206,12 @@ impl<T: Word> Table<T> {
     #[inline(always)]
     pub fn write(&self, index: usize, value: T) {
         T::store(self.word(index), value);
+    }
+
+    /// Asks the CPU to fetch the word at `index` modulo the length, and what lies in its cache line, for writing.
+    #[inline(always)]
+    pub fn prefetch(&self, index: usize) {
+        prefetch::for_writing(self.word(index));
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ pub mod mmio;
 pub mod packet;
 pub mod pool;
 pub mod port;
+mod prefetch;
 pub mod process;
 pub mod rss;
 pub mod sync;

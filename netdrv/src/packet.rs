@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use arrayvec::ArrayVec;
 
 use crate::pool::Pool;
+use crate::prefetch;
 
 /// Bytes of a buffer that hold headroom and frame.
 pub const BUFFER_SIZE: usize = 2048;
@@ -176,14 +177,10 @@ impl Packet {
         (self.headroom() >= N).then(|| unsafe { &mut *self.start_ptr().sub(N).cast() })
     }
 
-    /// Asks the CPU to fetch the frame's first line for reading and writing.
+    /// Asks the CPU to fetch the frame's first line, for reading and writing.
     #[inline(always)]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect that the program can see, whatever the address.
-        unsafe {
-            core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(self.start_ptr().cast());
-        }
+        prefetch::for_writing(self.start_ptr());
     }
 
     #[inline(always)]

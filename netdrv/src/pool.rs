@@ -143,6 +143,40 @@ impl PoolCache {
         self.free.pop().map(|buffer| unsafe { Packet::from_buffer(buffer.0) })
     }
 
+    /// Hands out `most` empty packets, fewer where cache and depot have no more. Returns how many.
+    #[inline(always)]
+    pub fn take_many(&mut self, most: usize, mut take: impl FnMut(Packet)) -> usize {
+        let mut count = 0;
+        while count < most {
+            let wanted = (most - count).min(BULK);
+            if self.free.len() < wanted {
+                self.refill();
+            }
+            let rest = self.free.len().saturating_sub(wanted);
+            if rest == self.free.len() {
+                break;
+            }
+            for FreeBuffer(buffer) in self.free.drain(rest..) {
+                // SAFETY: a free buffer has no handle, and taking it off the list makes this the only one.
+                take(unsafe { Packet::from_buffer(buffer) });
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Sends the buffers of at most [`BULK`] packets home.
+    ///
+    /// # Panics
+    /// Where there are more.
+    #[inline(always)]
+    pub fn put_many(&mut self, packets: impl ExactSizeIterator<Item = Packet>) {
+        if self.free.remaining_capacity() < packets.len() {
+            self.spill();
+        }
+        self.free.extend(packets.map(|packet| FreeBuffer(packet.into_buffer())));
+    }
+
     /// Sends a packet's buffer home.
     #[inline(always)]
     pub fn put(&mut self, packet: Packet) {

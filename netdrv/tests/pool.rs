@@ -23,6 +23,26 @@ fn every_buffer_is_handed_out_once() {
 }
 
 #[test]
+fn many_buffers_are_handed_out_once_and_come_home() {
+    let pool = pool(300);
+    let mut cache = pool.cache();
+    let mut packets = Vec::new();
+    for (wanted, had) in [(0, 0), (1, 1), (BULK, BULK), (200, 200), (100, 35), (1, 0)] {
+        assert_eq!(cache.take_many(wanted, |packet| packets.push(packet)), had);
+    }
+    assert!(packets.iter().all(|packet| packet.is_empty() && packet.headroom() == HEADROOM));
+    let mut addresses: Vec<u64> = packets.iter().map(Packet::address).collect();
+    addresses.sort_unstable();
+    assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] == 33 * 64), "a stride of 33 lines");
+    while !packets.is_empty() {
+        cache.put_many(packets.drain(..packets.len().min(BULK)));
+        assert!(cache.len() <= CACHE_CAPACITY);
+    }
+    drop(cache);
+    assert_eq!(pool.in_depot(), 300);
+}
+
+#[test]
 fn a_dropped_packet_goes_to_the_depot() {
     let pool = pool(BULK);
     let mut cache = pool.cache();
