@@ -8,6 +8,7 @@ extern crate alloc;
 
 pub mod device;
 pub mod dma;
+mod fifo;
 pub mod hal;
 pub mod ixgbe;
 pub mod mmio;

@@ -83,6 +83,13 @@ impl RxStatus {
         self.0 & RxStatus::MAC_ERROR != 0
     }
 
+    /// Whether one descriptor holds one frame, undamaged.
+    #[inline(always)]
+    pub(super) fn is_whole_frame(self) -> bool {
+        const WHOLE: u64 = RxStatus::DONE | RxStatus::END_OF_PACKET;
+        self.0 & (WHOLE | RxStatus::MAC_ERROR) == WHOLE
+    }
+
     /// Bytes in the buffer.
     #[inline(always)]
     pub(super) fn len(self) -> usize {

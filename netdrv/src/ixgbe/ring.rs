@@ -1,8 +1,7 @@
-//! A descriptor ring together with the packets that lie in it: the shadow that the device can't write.
+//! A descriptor ring together with the packets that lie in it, in their order: the shadow that the device can't write.
 //!
 //! Positions are counted from the start of the card's life and never wrap; the ring takes them modulo its length. It knows words and packets, not what the words mean.
 
-use alloc::boxed::Box;
 use core::mem;
 
 use super::access::ReadWrite;
@@ -10,15 +9,17 @@ use super::descriptor::DESCRIPTOR_SIZE;
 use super::gate::Gate;
 use crate::device::Quiesced;
 use crate::dma::{DmaError, DmaMemory, Table, release};
+use crate::fifo::Fifo;
 use crate::hal::Hal;
 use crate::mmio::Bar;
-use crate::packet::Packet;
+use crate::packet::{Burst, Packet};
 
 /// The ring of one queue, and its tail register.
 pub(super) struct PacketRing<B: Bar> {
     descriptors: Table<u64>,
-    /// By descriptor: the packet that lies there.
-    slots: Box<[Option<Packet>]>,
+    /// The position of the oldest packet, which is the one that the device is done with first.
+    first: u64,
+    packets: Fifo,
     mask: u32,
     bar: B,
     tail: ReadWrite,
@@ -39,7 +40,8 @@ impl<B: Bar> PacketRing<B> {
         let memory = DmaMemory::allocate::<H>(size * DESCRIPTOR_SIZE)?;
         Ok(PacketRing {
             descriptors: memory.table(0, 2 * size),
-            slots: (0..size).map(|_| None).collect(),
+            first: 0,
+            packets: Fifo::new(size),
             mask: size as u32 - 1,
             bar,
             tail,
@@ -52,13 +54,6 @@ impl<B: Bar> PacketRing<B> {
     /// The device's address of the first descriptor.
     pub(super) fn address(&self) -> u64 {
         self.memory.address(0)
-    }
-
-    /// How many packets the ring takes. One descriptor stays free: head and tail at the same place mean an empty ring
-    /// (7.1.9).
-    #[inline(always)]
-    pub(super) fn capacity(&self) -> u64 {
-        self.mask.into()
     }
 
     /// The way to the registers.
@@ -77,16 +72,74 @@ impl<B: Bar> PacketRing<B> {
         position as u32 & self.mask
     }
 
-    /// Puts `packet` at `position`, with a descriptor of its address and `word`.
+    /// The position of the oldest packet.
     #[inline(always)]
-    pub(super) fn put(&mut self, position: u64, packet: Packet, word: u64) {
-        self.describe(position, packet.address(), word);
-        self.slots[self.index(position) as usize] = Some(packet);
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The position behind the newest packet.
+    #[inline(always)]
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// How many packets fit behind it. One descriptor stays free: head and tail at the same place mean an empty ring (7.1.9).
+    #[inline(always)]
+    pub(super) fn room(&self) -> usize {
+        self.mask as usize - self.packets.len()
+    }
+
+    /// Puts the `count` first packets of `burst` behind the newest one, with descriptors of their addresses and what `word`
+    /// says of each.
+    #[inline(always)]
+    pub(super) fn append(&mut self, burst: &mut Burst, count: usize, word: impl Fn(&Packet) -> u64) {
+        for (position, packet) in (self.end()..).zip(&burst[..count]) {
+            self.describe(position, packet.address(), word(packet));
+        }
+        self.packets.append(burst, count);
+    }
+
+    /// The `count` oldest packets behind the first `skip`, or as many as there are.
+    #[inline(always)]
+    pub(super) fn oldest(&self, skip: usize, count: usize) -> impl Iterator<Item = &Packet> {
+        self.packets.oldest(skip, count).into_iter().flatten()
+    }
+
+    /// Shows the `count` oldest packets to `check`, each with the second word of its descriptor, until it dislikes one.
+    /// Returns whether it liked all of them.
+    #[inline(always)]
+    pub(super) fn check(&mut self, count: usize, check: impl Fn(&mut Packet, u64) -> bool) -> bool {
+        let mut word = 2 * self.first as usize + 1;
+        for run in self.packets.oldest_mut(count) {
+            for packet in run {
+                if !check(packet, self.descriptors.read(word)) {
+                    return false;
+                }
+                word += 2;
+            }
+        }
+        true
+    }
+
+    /// Moves the `count` oldest packets behind those of `burst`.
+    #[inline(always)]
+    pub(super) fn move_to(&mut self, burst: &mut Burst, count: usize) {
+        self.packets.move_to(burst, count);
+        self.first += count as u64;
+    }
+
+    /// Takes the `count` oldest packets, or all.
+    #[inline(always)]
+    pub(super) fn take(&mut self, count: usize) -> impl ExactSizeIterator<Item = Packet> {
+        let packets = self.packets.take(count);
+        self.first += packets.len() as u64;
+        packets
     }
 
     /// Writes the descriptor at `position`.
     #[inline(always)]
-    pub(super) fn describe(&self, position: u64, address: u64, word: u64) {
+    fn describe(&self, position: u64, address: u64, word: u64) {
         self.descriptors.write(2 * position as usize, address);
         self.set_word(position, word);
     }
@@ -102,21 +155,13 @@ impl<B: Bar> PacketRing<B> {
         self.descriptors.write(2 * position as usize + 1, word);
     }
 
-    /// The packet at `position`, if there is one.
-    #[inline(always)]
-    pub(super) fn packet(&self, position: u64) -> Option<&Packet> {
-        self.slots[self.index(position) as usize].as_ref()
-    }
-
-    /// Takes it.
-    #[inline(always)]
-    pub(super) fn take(&mut self, position: u64) -> Option<Packet> {
-        self.slots[self.index(position) as usize].take()
-    }
-
-    /// Moves the packets so that the one at `position` comes to lie at the start of the ring, as a reset card wants it.
-    pub(super) fn rewind(&mut self, position: u64) {
-        self.slots.rotate_left(self.index(position) as usize);
+    /// Begins anew, as a reset card wants it: the oldest packet comes to lie at position 0. Descriptors are written with what
+    /// `word` says of each packet.
+    pub(super) fn rewind(&mut self, word: impl Fn(&Packet) -> u64) {
+        self.first = 0;
+        for (position, packet) in (0..).zip(self.oldest(0, self.packets.len())) {
+            self.describe(position, packet.address(), word(packet));
+        }
     }
 
     /// Makes everything before `position` the device's. False, and nothing done, where the card is in another life.
@@ -129,9 +174,10 @@ impl<B: Bar> PacketRing<B> {
 
 impl<B: Bar> Drop for PacketRing<B> {
     fn drop(&mut self) {
-        if !self.quiesced.is_confirmed() {
+        if self.quiesced.is_confirmed() {
+            self.packets.take(self.packets.len()).for_each(drop);
+        } else {
             // The device may still read and write here: ring and buffers are never freed.
-            self.slots.iter_mut().filter_map(Option::take).for_each(mem::forget);
             mem::forget(self.memory.clone());
         }
     }

@@ -19,14 +19,11 @@ const MIN_FRAME: usize = 14;
 /// The shortest that the device takes; it pads to 64 bytes by itself from there on (7.2.3.2.4, PAYLEN).
 const MIN_PAYLOAD: usize = 17;
 
-/// A transmit queue.
+/// A transmit queue. The packets of its ring are those that the device has or is to have.
 pub struct IxgbeTx<B: Bar> {
     ring: PacketRing<B>,
-    /// Where the next frame goes; the device knows of those before `published`.
-    next: u64,
+    /// The device knows of the frames before this.
     published: u64,
-    /// The oldest frame that is not reclaimed.
-    clean: u64,
     /// Where the group begins that is not closed yet.
     group: u64,
     /// By the first descriptor of a closed group: its last, the one that the device writes back.
@@ -40,49 +37,45 @@ pub struct IxgbeTx<B: Bar> {
 
 impl<B: Bar> IxgbeTx<B> {
     pub(super) fn new(ring: PacketRing<B>) -> IxgbeTx<B> {
-        let size = ring.capacity() + 1;
+        let size = ring.room() as u64 + 1;
         IxgbeTx {
             ends: (0..size).map(|_| 0).collect(),
             // Several groups in the shortest ring, or it would stand still between two reports.
             group_len: GROUP.min(size / 4),
             ring,
-            next: 0,
             published: 0,
-            clean: 0,
             group: 0,
             gone: 0,
             refused: 0,
         }
     }
 
-    /// Puts a packet into the ring.
+    /// Closes the groups that are full.
     #[inline(always)]
-    fn put(&mut self, packet: Packet) {
-        let word = tx::frame(packet.len());
-        self.ring.put(self.next, packet, word);
-        self.next += 1;
-        if self.next - self.group == self.group_len {
-            self.close_group();
+    fn close_full_groups(&mut self) {
+        while self.ring.end() - self.group >= self.group_len {
+            self.close_group(self.group + self.group_len);
         }
     }
 
-    /// Has the device report the last frame, and with it all before it.
+    /// Ends the group before `end`: has the device report its last frame, and with it all before that.
     #[inline(always)]
-    fn close_group(&mut self) {
-        let last = self.next - 1;
+    fn close_group(&mut self, end: u64) {
+        let last = end - 1;
         self.ring.set_word(last, self.ring.word(last) | tx::REPORT_STATUS);
         self.ends[self.ring.index(self.group) as usize] = last;
-        self.group = self.next;
+        self.group = end;
     }
 
-    /// The last frame of the oldest group, where that was reported.
+    /// How many frames the oldest group has, where it was reported.
     #[inline(always)]
-    fn reported(&self) -> Option<u64> {
-        if self.clean == self.group {
+    fn reported(&self) -> Option<usize> {
+        let first = self.ring.first();
+        if first == self.group {
             return None;
         }
-        let last = self.ends[self.ring.index(self.clean) as usize];
-        tx::is_done(self.ring.word(last)).then_some(last)
+        let last = self.ends[self.ring.index(first) as usize];
+        tx::is_done(self.ring.word(last)).then_some((last + 1 - first) as usize)
     }
 
     /// After a reset of the card: frames that it had and did not report are lost, those that it never knew of are sent now.
@@ -92,47 +85,49 @@ impl<B: Bar> IxgbeTx<B> {
         if !self.ring.gate_mut().renew() {
             return false;
         }
-        let waiting = self.next - self.clean;
-        while let Some(last) = self.reported() {
-            self.drop_before(last + 1);
+        while let Some(count) = self.reported() {
+            self.gone += self.ring.take(count).map(drop).count();
         }
-        self.ring.gate().notice().add_lost(self.published - self.clean);
-        self.drop_before(self.published);
-        self.gone += (waiting - (self.next - self.clean)) as usize;
+        let lost = self.published - self.ring.first();
+        self.ring.gate().notice().add_lost(lost);
+        self.gone += self.ring.take(lost as usize).map(drop).count();
 
-        self.ring.rewind(self.clean);
-        let unknown = self.next - self.clean;
-        (self.next, self.published, self.clean, self.group) = (0, 0, 0, 0);
-        for position in 0..unknown {
-            if let Some(packet) = self.ring.take(position) {
-                self.put(packet);
-            }
-        }
+        self.ring.rewind(|packet| tx::frame(packet.len()));
+        (self.published, self.group) = (0, 0);
+        self.close_full_groups();
         self.publish();
         true
     }
 
-    fn drop_before(&mut self, end: u64) {
-        while self.clean != end {
-            drop(self.ring.take(self.clean));
-            self.clean += 1;
-        }
-    }
-
     #[inline(always)]
     fn publish(&mut self) {
-        if self.group != self.next {
-            self.close_group();
+        let end = self.ring.end();
+        if self.group != end {
+            self.close_group(end);
         }
-        if self.published != self.next && self.ring.publish(self.next) {
-            self.published = self.next;
+        if self.published != end && self.ring.publish(end) {
+            self.published = end;
             self.note();
         }
     }
 
     #[inline(always)]
     fn note(&self) {
-        self.ring.gate().notice().set(self.ring.index(self.clean), self.ring.index(self.published));
+        let clean = self.ring.index(self.ring.first());
+        self.ring.gate().notice().set(clean, self.ring.index(self.published));
+    }
+
+    /// Makes short frames among the first `count` of `burst` long enough. Those that are none at all are dropped; returns how
+    /// many.
+    #[cold]
+    fn mend(&mut self, burst: &mut Burst, count: usize) -> usize {
+        let rest: Burst = burst.drain(count..).collect();
+        let before = burst.len();
+        burst.retain(|packet| packet.len() >= MIN_PAYLOAD || pad(packet));
+        let refused = before - burst.len();
+        burst.extend(rest);
+        self.refused += refused as u64;
+        refused
     }
 }
 
@@ -142,17 +137,12 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
             self.start_over();
         }
         let mut count = core::mem::take(&mut self.gone);
-        while let Some(last) = self.reported() {
+        while let Some(frames) = self.reported() {
             acquire();
-            while self.clean <= last {
-                if let Some(packet) = self.ring.take(self.clean) {
-                    cache.put(packet);
-                }
-                self.clean += 1;
-                count += 1;
-            }
+            cache.put_many(self.ring.take(frames));
+            count += frames;
         }
-        if self.clean != self.group {
+        if self.ring.first() != self.group {
             self.ring.gate().notice().add_vain_look();
         }
         self.note();
@@ -161,13 +151,12 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
 
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
         let count = burst.len().min(self.room());
-        for mut packet in burst.drain(..count) {
-            if packet.len() < MIN_PAYLOAD && !pad(&mut packet) {
-                self.refused += 1;
-                continue;
-            }
-            self.put(packet);
+        let mut refused = 0;
+        if burst[..count].iter().any(|packet| packet.len() < MIN_PAYLOAD) {
+            refused = self.mend(burst, count);
         }
+        self.ring.append(burst, count - refused, |packet| tx::frame(packet.len()));
+        self.close_full_groups();
         count
     }
 
@@ -180,11 +169,11 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
     }
 
     fn waiting(&self) -> usize {
-        (self.next - self.clean) as usize
+        (self.ring.end() - self.ring.first()) as usize
     }
 
     fn room(&self) -> usize {
-        (self.ring.capacity() - (self.next - self.clean)) as usize
+        self.ring.room()
     }
 
     fn refused(&self) -> u64 {

@@ -13,21 +13,24 @@ use self::lane::Setup;
 use super::measure::{Spread, Window};
 use super::sheet::{Entry, Sheet};
 
-/// Packets in a burst.
-const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// The burst of the image's default.
-const BATCH: usize = 32;
-/// Lengths of rings.
-const RINGS: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 /// How often each set-up is measured: where memory happens to lie differs from one time to the next.
 const TURNS: usize = 7;
 
 /// Options of `sluice bench ixgbe`.
 #[derive(Debug, Args)]
 pub struct IxgbeOptions {
-    /// Descriptors in the rings of the table by bursts: a power of two, 64 to 4096.
+    /// Packets in a burst, in the table by bursts.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
+    pub batches: Vec<usize>,
+    /// Descriptors in a ring, in that table: a power of two, 64 to 4096.
     #[arg(long, default_value_t = 512)]
     pub ring: usize,
+    /// Descriptors in a ring, in the table by rings.
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 256, 512, 1024, 2048, 4096])]
+    pub rings: Vec<usize>,
+    /// Packets in a burst, in that table: 1 to 64.
+    #[arg(long, default_value_t = 32)]
+    pub batch: usize,
 }
 
 /// Options of `sluice bench walk-ixgbe`.
@@ -58,27 +61,23 @@ pub(super) fn walk(options: &WalkIxgbeOptions) -> Result<()> {
 /// # Errors
 /// When something can't run here.
 pub(super) fn measure(options: &IxgbeOptions) -> Result<Vec<Sheet>> {
-    Ok(vec![by_batch(options.ring)?, by_ring()?])
+    let IxgbeOptions { batches, ring, rings, batch } = options;
+    let by_batch = batches.iter().map(|&batch| (batch, Setup { ring: *ring, batch }));
+    let by_ring = rings.iter().map(|&ring| (ring, Setup { ring, batch: *batch }));
+    Ok(vec![
+        table(format!("ring {ring}"), "batch", by_batch)?,
+        table(format!("batch {batch}"), "ring", by_ring)?,
+    ])
 }
 
-fn by_batch(ring: usize) -> Result<Sheet> {
+/// A row for each set-up, which `column` names.
+fn table(fixed: String, column: &'static str, setups: impl Iterator<Item = (usize, Setup)>) -> Result<Sheet> {
     let mut sheet = Sheet::new(
-        format!("82599 in shared memory, reflect, {FRAME_LEN} B, ring {ring}"),
-        ["batch", "Mpps", "cycles a packet", "windows"],
+        format!("82599 in shared memory, one core, reflect, {FRAME_LEN} B, {fixed}"),
+        [column, "Mpps", "cycles a packet", "windows"],
     );
-    for batch in BATCHES {
-        sheet.row(row(batch, Setup { ring, batch })?);
-    }
-    Ok(sheet)
-}
-
-fn by_ring() -> Result<Sheet> {
-    let mut sheet = Sheet::new(
-        format!("82599 in shared memory, reflect, {FRAME_LEN} B, batch {BATCH}"),
-        ["ring", "Mpps", "cycles a packet", "windows"],
-    );
-    for ring in RINGS {
-        sheet.row(row(ring, Setup { ring, batch: BATCH })?);
+    for (label, setup) in setups {
+        sheet.row(row(label, setup)?);
     }
     Ok(sheet)
 }
