@@ -117,3 +117,70 @@ impl Fifo {
         self.len -= count;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::pool::Pool;
+    use crate::process::ProcessHal;
+
+    /// Packets whose lengths are their numbers.
+    fn burst(numbers: core::ops::Range<usize>, pool: &'static Pool) -> Burst {
+        let mut cache = pool.cache();
+        let packet = |number| {
+            let mut packet = cache.take().expect("a buffer");
+            assert!(packet.set_len(number));
+            packet
+        };
+        numbers.map(packet).collect()
+    }
+
+    fn numbers<'a>(packets: impl IntoIterator<Item = &'a Packet>) -> Vec<usize> {
+        packets.into_iter().map(Packet::len).collect()
+    }
+
+    #[test]
+    fn packets_keep_their_order_across_the_end_and_each_has_one_owner() {
+        let pool = Pool::new::<ProcessHal>(64).expect("memory");
+        let mut fifo = Fifo::new(8);
+        let (mut put, mut got) = (0, 0);
+        for step in 0..200 {
+            let mut more = burst(put..put + step % 6, pool);
+            let room = (8 - fifo.len()).min(step % 6);
+            fifo.append(&mut more, step % 6);
+            assert_eq!(
+                numbers(&more),
+                (put + room..put + step % 6).collect::<Vec<_>>(),
+                "what found no room"
+            );
+            put += room;
+            assert_eq!(fifo.len(), put - got);
+            let all = fifo.oldest(0, usize::MAX).into_iter().flatten();
+            assert_eq!(numbers(all), (got..put).collect::<Vec<_>>());
+            assert_eq!(
+                numbers(fifo.oldest(1, 2).into_iter().flatten()),
+                numbers(fifo.oldest(0, 3).into_iter().flatten().skip(1))
+            );
+            let seen: Vec<_> = fifo.oldest_mut(4).into_iter().flatten().map(|packet| packet.len()).collect();
+            assert_eq!(seen, (got..put.min(got + 4)).collect::<Vec<_>>());
+            let count = step % 5;
+            if step % 2 == 0 {
+                let mut out = burst(1000..1001, pool);
+                fifo.move_to(&mut out, count);
+                assert_eq!(numbers(&out[1..]), (got..put.min(got + count)).collect::<Vec<_>>());
+                got += out.len() - 1;
+            } else {
+                let out: Vec<Packet> = fifo.take(count).collect();
+                assert_eq!(numbers(&out), (got..put.min(got + count)).collect::<Vec<_>>());
+                got += out.len();
+            }
+        }
+        assert!(got > 100);
+        fifo.take(8).for_each(drop);
+        assert_eq!(pool.in_depot(), 64, "every buffer came home once");
+    }
+}

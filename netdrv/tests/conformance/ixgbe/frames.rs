@@ -100,3 +100,30 @@ fn a_chain_is_dropped_whole() {
     assert_eq!(rig.drops(0), RxDrops { oversize: 5, ..RxDrops::default() });
     rig.finish();
 }
+
+/// After a full burst the next one is taken when another is complete behind it; and a little later in any case, so that no
+/// frame waits for company.
+#[test]
+fn under_load_the_driver_stays_a_burst_behind() {
+    let mut rig = Rig::new(IxgbeBench::with_ring(256));
+    let feed = |rig: &mut Rig<IxgbeBench>, numbers: std::ops::Range<u32>| {
+        numbers.for_each(|number| rig.bench.feed(0, IxgbeBench::frame(number, 64)));
+        rig.bench.run();
+    };
+    let frames = |numbers: std::ops::Range<u32>| -> Vec<_> {
+        numbers.map(|number| IxgbeBench::frame(number, 64)).collect()
+    };
+    feed(&mut rig, 0..95);
+    assert_eq!(rig.receive(0, 32), frames(0..32), "nothing says yet that there is load");
+    assert!(rig.receive(0, 32).is_empty(), "63 are too few for a burst and one behind it");
+    feed(&mut rig, 95..96);
+    assert_eq!(rig.receive(0, 32), frames(32..64));
+    let late = (0..100).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
+    assert_eq!(late, Some(frames(64..96)), "no more came");
+    feed(&mut rig, 96..97);
+    let late = (0..100).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
+    assert_eq!(late, Some(frames(96..97)));
+    feed(&mut rig, 97..98);
+    assert_eq!(rig.receive(0, 32), frames(97..98), "the load is over");
+    rig.finish();
+}
