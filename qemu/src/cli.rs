@@ -58,8 +58,9 @@ pub struct MachineOptions {
 #[derive(Debug, Args)]
 pub struct RunOptions {
     /// A port: dgram:LOCAL,REMOTE (unix sockets), tap:NAME[,queues=N], vhost-user:SOCKET[,queues=N], vhost-user:queues=N
-    /// (1,000 UDP flows in, all that comes out counted), vfio-user:SOCKET, vfio:ADDRESS (a card of this machine), user, or an Intel card: 82599, x540 or x550 (the
-    /// same flows), with :dgram:LOCAL,REMOTE or :tap:NAME for its cable; once for each port, numbered in this order
+    /// (1,000 UDP flows in, all that comes out counted), vfio-user:SOCKET, vfio:ADDRESS (a card of this machine), user, or
+    /// an Intel card: 82599, x540 or x550 (the same flows), or a virtual function of one: 82599vf, x540vf or x550vf, each
+    /// with :dgram:LOCAL,REMOTE or :tap:NAME for its cable; once for each port, numbered in this order
     /// [default: one user port].
     #[arg(long = "port", value_name = "SPEC")]
     pub ports: Vec<Plug>,

@@ -44,5 +44,6 @@ pub use in_process::{InProcess, VirtualInProcess, Working};
 pub use options::{CardOptions, MAX_FRAME, Model, Module, Overrun, PciIds, Speed};
 pub use strict::{Rule, UnknownAccess, Violation};
 pub use virtual_function::{
-    AddressFrom, HostDriver, LentLink, Policy, Presence, Trust, VIRTUAL_FUNCTION_BASE, VIRTUAL_FUNCTIONS,
+    AddressFrom, HostDriver, LentLink, Notice, Policy, Presence, Trust, VIRTUAL_FUNCTION_BASE,
+    VIRTUAL_FUNCTIONS,
 };

@@ -41,7 +41,9 @@ mod server;
 mod tap;
 
 pub use cable::{Cable, CableCounts, Crossed};
-pub use ixgbe_model::{Card, CardOptions, Fault, HostDriver, LentLink, Model, Policy, Presence, Trust};
+pub use ixgbe_model::{
+    Card, CardOptions, Fault, HostDriver, LentLink, Model, Notice, Policy, Presence, Trust,
+};
 pub use port::{CardPort, CardReport};
 
 #[cfg(test)]

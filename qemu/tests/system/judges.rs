@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use qemu::Transform;
-use qemu::vfio::{Cable, CardOptions, CardPort};
+use qemu::vfio::{Cable, CardOptions, CardPort, Notice, Policy};
 
 use crate::card::nothing_is_wrong;
 use crate::harness::{Need, test_with};
@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let needs: Vec<_> = HOST_NEEDS.into_iter().chain([Need::CardsFromOutside, Need::LinuxGuest]).collect();
     vec![
         test_with(&needs, "judges::linux", linux),
+        test_with(&needs, "judges::linux_on_a_virtual_function", linux_on_a_virtual_function),
         test_with(&[Need::CardsFromOutside, Need::LinuxGuest], "judges::dpdk", dpdk),
     ]
 }
@@ -42,6 +43,36 @@ fn linux() -> Result<()> {
     nothing_is_wrong(&card.report())?;
     // From here on it is done wrong on purpose: patterns are written into registers, and hundreds of them are read.
     passes_the_self_test(&guest)
+}
+
+/// Linux's `ixgbevf` finds nothing to complain about in a virtual function, nor in the host that the model plays; it lives through
+/// a reset of that host.
+fn linux_on_a_virtual_function() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+    let tap = tap_name('v');
+    let cable = Cable::Tap { name: tap.clone() };
+    let path = folder.path().join("card");
+    let card = CardPort::listen_virtual(path, CardOptions::default(), Policy::default(), cable)?;
+    let host = Host::with_interface(&tap, "10.78.0.1")?;
+    let guest = LinuxGuest::boot(Programs::Linux, 2, &[card.spec()])?;
+
+    guest.run("modprobe ixgbevf")?;
+    let mac = guest.run("cat /sys/class/net/eth0/address")?;
+    ensure!(mac.trim() == "02:82:59:90:00:01", "the host gave another address than {mac}");
+    guest.run("ip address add 10.78.0.2/24 dev eth0 && ip link set eth0 up")?;
+    guest.wait_for("grep -q 1 /sys/class/net/eth0/carrier")?;
+    let link = guest.run("ethtool eth0")?;
+    ensure!(link.contains("Speed: 10000Mb/s"), "{link}");
+    ping(&host, &guest)?;
+    send_over_tcp(&host, &guest)?;
+    let complaints = guest.run("dmesg -r | grep -E '^<[0-4]>' | grep -i -E 'ixgbe|eth0|0000:01' || true")?;
+    ensure!(complaints.is_empty(), "Linux warns: {complaints}");
+    nothing_is_wrong(&card.report())?;
+
+    card.with_host(|host, card| host.reset(card, Notice::Given));
+    // The rings are gone: nothing gets through before the driver has noticed.
+    guest.wait_for("ping -q -c 1 -w 2 10.78.0.1")?;
+    ping(&host, &guest)
 }
 
 /// DPDK's driver forwards both ways between two cards over four queues, without a loss.

@@ -95,6 +95,15 @@ pub enum Link {
     Taken,
 }
 
+/// Whether functions hear of a reset before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// As Linux's driver does.
+    Given,
+    /// As from a card that has failed.
+    None,
+}
+
 /// Whether the driver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -149,9 +158,12 @@ impl HostDriver {
     }
 
     /// Resets the card, which takes everything from the functions; what follows happens in [`HostDriver::serve`].
-    pub fn reset(&mut self, card: &mut Card) {
-        set(card, Register::CTRL, 0, CTRL_RST);
+    pub fn reset(&mut self, card: &mut Card, notice: Notice) {
         self.functions.iter_mut().for_each(|function| function.welcome = false);
+        if notice == Notice::Given {
+            self.announce(card);
+        }
+        set(card, Register::CTRL, 0, CTRL_RST);
         self.is_resetting = true;
     }
 
@@ -207,6 +219,7 @@ impl HostDriver {
             }
             self.is_resetting = false;
             self.set_up(card);
+            self.announce(card);
         }
         for function in 0..self.functions.len() {
             let (word, bit) = (function / 32, 1 << (function % 32));
@@ -220,7 +233,13 @@ impl HostDriver {
                 set(card, Register::PFMBICR, function / 16, request);
                 self.answer(card, function);
             }
-            set(card, Register::PFMBICR, function / 16, acknowledgement);
+            if get(card, Register::PFMBICR, function / 16) & acknowledgement != 0 {
+                set(card, Register::PFMBICR, function / 16, acknowledgement);
+                // Who may not ask should not listen either, but begin anew.
+                if !self.functions[function].welcome {
+                    send(card, function, &[FAILURE]);
+                }
+            }
         }
     }
 

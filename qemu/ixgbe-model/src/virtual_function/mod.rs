@@ -9,7 +9,7 @@ mod mailbox;
 #[cfg(test)]
 mod tests;
 
-pub use host::{AddressFrom, HostDriver, Link as LentLink, Policy, Presence, Trust};
+pub use host::{AddressFrom, HostDriver, Link as LentLink, Notice, Policy, Presence, Trust};
 pub(crate) use interrupt::FunctionInterrupts;
 pub(crate) use mailbox::Mailbox;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::host::Link;
+use super::host::{Link, Notice};
 use super::*;
 use crate::bench::{Bench, REPORT, RING, WHOLE, payload, rx_buffer, rx_ring, tx_ring};
 use crate::options::{CardOptions, Model};
@@ -205,6 +205,7 @@ fn a_link_that_is_taken_away_lets_nothing_through() {
     let mut guest = Guest::new();
     guest.start();
     for (link, word) in [(Link::Taken, 0), (Link::Given, 1)] {
+        guest.host.serve(&mut guest.bench.card);
         guest.host.set_link(&mut guest.bench.card, OURS, link);
         assert_eq!(guest.read(VFMAILBOX) & PFSTS, PFSTS);
         assert_eq!(guest.read(VFMBMEM), 0x0100, "requests are not welcome");
@@ -222,13 +223,14 @@ fn a_link_that_is_taken_away_lets_nothing_through() {
 fn a_reset_of_the_host_begins_with_a_flag_and_ends_with_another() {
     let mut guest = Guest::new();
     guest.start();
-    guest.host.reset(&mut guest.bench.card);
+    guest.host.reset(&mut guest.bench.card, Notice::None);
     guest.host.serve(&mut guest.bench.card);
     assert_eq!(guest.read(VFMAILBOX), RSTI);
     assert_eq!((guest.read(0x1028), guest.read(0x2028)), (0, 0), "queues are off");
     guest.bench.pass(Duration::from_millis(20));
     guest.host.serve(&mut guest.bench.card);
-    assert_eq!(guest.read(VFMAILBOX), RSTD);
+    assert_eq!(guest.read(VFMAILBOX), RSTD | PFSTS);
+    assert_eq!(guest.read(VFMBMEM), 0x0100, "requests are not welcome");
     guest.start();
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use libtest_mimic::Trial;
-use qemu::vfio::{Card, CardPort, Fault, HostDriver, LentLink, Model};
+use qemu::vfio::{Card, CardPort, Fault, HostDriver, LentLink, Model, Notice};
 
 use super::{Kind, Misfortune, Setup, exchange, faults, inject};
 use crate::harness::{Need, test_with};
@@ -44,9 +44,12 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The host resets its card, four times.
+/// The host resets its card, four times, with notice and without.
 const HOST_RESETS: Misfortune = Misfortune {
-    strike: |cards, _| hosts(cards, |host, card| host.reset(card)),
+    strike: |cards, turn| match turn % 2 {
+        0 => hosts(cards, |host, card| host.reset(card, Notice::Given)),
+        _ => hosts(cards, |host, card| host.reset(card, Notice::None)),
+    },
     pause: Duration::from_millis(1_500),
     lasts: Duration::from_secs(6),
     // Nobody hears of such a reset before it.

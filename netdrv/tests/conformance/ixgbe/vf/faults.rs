@@ -1,6 +1,6 @@
 //! What befalls a function: forwarding goes on, every frame is accounted for, no buffer is lost.
 
-use ixgbe_model::{Fault, LentLink, Model, Policy, Presence};
+use ixgbe_model::{Fault, LentLink, Model, Notice, Policy, Presence};
 use netdrv::device::{DeviceFault, Link, NetDevice, QueueWish};
 
 use super::VfBench;
@@ -16,10 +16,10 @@ fn link(loaded: &mut Loaded<VfBench>) -> Link {
     loaded.rig.bench.device().link()
 }
 
-/// The host is reset, which takes the rings from under the function, without a word before.
-fn reset_host(loaded: &Loaded<VfBench>) {
+/// The host is reset, which takes the rings from under the function.
+fn reset_host(loaded: &Loaded<VfBench>, notice: Notice) {
     loaded.rig.bench.card.expect_accesses_in_reset();
-    loaded.rig.bench.with_host(|host, card| host.reset(card));
+    loaded.rig.bench.with_host(|host, card| host.reset(card, notice));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_reset_of_the_host_is_lived_through() {
     let mut loaded = loaded();
     for round in 1..=20 {
         loaded.run(5 * round);
-        reset_host(&loaded);
+        reset_host(&loaded, if round % 2 == 0 { Notice::Given } else { Notice::None });
         loaded.run(1_000);
         assert_eq!(loaded.resets(), round);
         assert_eq!(link(&mut loaded), Link::Up);
@@ -49,7 +49,7 @@ fn a_host_that_stays_away_is_waited_for() {
     let mut loaded = loaded();
     loaded.run(100);
     loaded.rig.bench.with_host(|host, _| host.policy.presence = Presence::Absent);
-    reset_host(&loaded);
+    reset_host(&loaded, Notice::None);
     loaded.pass(20_000, 0);
     assert_eq!(loaded.rig.bench.device().fault(), Some(DeviceFault::NeedsReset));
     assert_eq!(link(&mut loaded), Link::Down);
@@ -81,7 +81,7 @@ fn a_transmit_queue_that_hangs_is_noticed() {
     loaded.run(5_500);
     assert_eq!(loaded.resets(), 1);
     assert!(loaded.rig.bench.device().counters().lost > 0, "what hung is counted");
-    reset_host(&loaded);
+    reset_host(&loaded, Notice::None);
     loaded.run(1_000);
     loaded.finish();
 }
@@ -125,7 +125,7 @@ fn a_host_that_gives_fewer_queues_than_before_is_refused() {
     let mut loaded = Loaded::new(bench);
     for (version, fault) in [(0, Some(DeviceFault::NeedsReset)), (3, None)] {
         loaded.rig.bench.with_host(|host, _| host.policy.version = version);
-        reset_host(&loaded);
+        reset_host(&loaded, Notice::None);
         loaded.pass(5_000, 0);
         assert_eq!(loaded.rig.bench.device().fault(), fault);
     }
@@ -139,7 +139,7 @@ fn a_function_can_be_stopped_amid_a_reset() {
         let rig = Rig::new(VfBench::with_ring(64));
         let mut loaded = Loaded { rig, fed: 0, back: 0 };
         loaded.run(50);
-        reset_host(&loaded);
+        reset_host(&loaded, Notice::None);
         loaded.run(millis);
         loaded.rig.finish();
     }

@@ -1,6 +1,6 @@
 //! What a host grants and refuses.
 
-use ixgbe_model::{AddressFrom, LentLink, Model, Policy, Presence, Trust};
+use ixgbe_model::{AddressFrom, LentLink, Model, Notice, Policy, Presence, Trust};
 use netdrv::device::{Link, Mac, NetDevice, QueueWish};
 use netdrv::ixgbe::{IxgbeError, virtual_model};
 
@@ -58,7 +58,7 @@ fn a_function_without_an_address_chooses_one_and_keeps_it() {
         rig.bench.run();
         assert_eq!(rig.receive(0, 64), [frame]);
         rig.bench.card.expect_accesses_in_reset();
-        rig.bench.with_host(|host, card| host.reset(card));
+        rig.bench.with_host(|host, card| host.reset(card, Notice::Given));
         rig.bench.live(1_000);
         assert_eq!(rig.bench.device().mac(), Mac(address));
         assert_eq!(rig.receive(0, 64).len(), 0, "which also starts the ring over");

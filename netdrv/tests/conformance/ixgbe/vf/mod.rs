@@ -3,6 +3,7 @@
 mod faults;
 mod frames;
 mod host;
+mod hostile;
 mod init;
 
 use std::sync::atomic::{AtomicBool, Ordering};
