@@ -151,15 +151,19 @@ impl<B: Bar> IxgbeVf<B> {
         Ok(())
     }
 
-    /// Says which frames come in, and what is taken away.
+    /// Says which frames pass, as far as the physical function tells. What it throws away nobody here can count.
     fn describe(&self) {
         let mac = self.terms.mac;
-        let others = match self.terms.reach {
-            Reach::Everything => return log::info!("ixgbevf {mac}: every frame without a VLAN tag comes in"),
-            Reach::Multicasts => "broadcasts and multicasts",
-            Reach::Broadcasts | Reach::ListedMulticasts => "broadcasts",
-        };
-        log::warn!("ixgbevf {mac}: the physical function lets in only frames to this address, and {others}");
+        match self.terms.reach {
+            Reach::Everything => log::info!("ixgbevf {mac}: every frame without a VLAN tag comes in"),
+            Reach::Multicasts => log::warn!(
+                "ixgbevf {mac}: the physical function lets in only frames to this address, and multicasts"
+            ),
+            Reach::Broadcasts | Reach::ListedMulticasts => log::warn!(
+                "ixgbevf {mac}: the physical function lets in only frames to this address, and broadcasts"
+            ),
+        }
+        log::info!("ixgbevf {mac}: frames from other addresses go out where the host checks for no spoofing");
     }
 
     /// Ends the sleep of every core that waits for a frame: the rings are empty until their owners have posted buffers.
