@@ -81,6 +81,8 @@ impl fmt::Display for PlanError {
     }
 }
 
+impl core::error::Error for PlanError {}
+
 /// Which worker uses which TX queue of a port, and which the stack does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {

@@ -7,9 +7,9 @@
 //! The whole grid takes a while, and is run by `SLUICE_GRID=whole cargo test -p qemu --test system -- grid::`. Without
 //! that variable there is only a slice of it.
 
-mod cell;
-mod forwarding;
-mod lane;
+pub(crate) mod cell;
+pub(crate) mod forwarding;
+pub(crate) mod lane;
 
 use anyhow::{Result, ensure};
 use forwarder::steer::RxMode::{self, Hardware, Software};

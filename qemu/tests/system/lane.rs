@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use qemu::flows::Arrival;
 use qemu::vhost::Window;
 use qemu::{Counts, Flows, Transform};
 
@@ -28,13 +29,18 @@ pub(crate) struct Lane {
 impl Lane {
     /// So many lanes, each of 1,000 UDP flows with so many frames in all, which come out in this form.
     pub(crate) fn several(lanes: usize, frames: u64, transform: Transform) -> Vec<Self> {
-        let deaf = Arc::new(AtomicUsize::new(lanes));
-        let lane = |number| {
-            let flows = Flows::new(number as u16, 1000, frames).expect(transform);
+        let flows = |number| Flows::new(number as u16, 1000, frames).expect(transform);
+        Self::each((0..lanes).map(flows), WINDOW)
+    }
+
+    /// A lane for each of these, with so many frames under way at a time.
+    pub(crate) fn each(flows: impl ExactSizeIterator<Item = Flows>, window: usize) -> Vec<Self> {
+        let deaf = Arc::new(AtomicUsize::new(flows.len()));
+        let lane = |flows| {
             let checked = Arc::new(Mutex::new(Checked::new(flows)));
-            Self { checked, window: Window::new(WINDOW), deaf: Arc::clone(&deaf) }
+            Self { checked, window: Window::new(window), deaf: Arc::clone(&deaf) }
         };
-        (0..lanes).map(lane).collect()
+        flows.map(lane).collect()
     }
 
     /// The bound on what is under way: taken from where frames go in, given back where they come out.
@@ -59,10 +65,24 @@ impl Lane {
 
     /// Takes the frames that come out.
     pub(crate) fn sink(&self) -> impl qemu::vhost::Sink + use<> {
+        self.watched_sink(|_, _, _| {})
+    }
+
+    /// Takes the frames that come out, and shows each to `watch`, with its queue and which it was.
+    pub(crate) fn watched_sink<W>(&self, mut watch: W) -> impl qemu::vhost::Sink + use<W>
+    where
+        W: FnMut(u16, &[u8], Arrival) + Send + 'static,
+    {
         let lane = self.clone();
-        move |_: u16, frame: &[u8]| {
-            lane.checked().arrived(frame);
+        move |queue: u16, frame: &[u8]| {
+            let arrival = lane.checked().arrived(frame);
+            watch(queue, frame, arrival);
         }
+    }
+
+    /// How many frames were to go in.
+    pub(crate) fn total(&self) -> u64 {
+        self.checked().total()
     }
 
     /// What has become of the frames so far.
@@ -73,7 +93,7 @@ impl Lane {
     /// Waits until as many frames have come out as were to go in: all of them, unchanged, each flow in order.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let total = self.checked().total();
+        let total = self.total();
         while self.counts().received < total && Instant::now() < deadline {
             std::thread::sleep(PAUSE);
         }

@@ -10,41 +10,41 @@ use qemu::vhost::flow_queue;
 use qemu::{Guest, Machine};
 
 /// The ports of every cell.
-pub(super) const PORTS: usize = 2;
+pub(crate) const PORTS: usize = 2;
 /// Enough for the rings of two ports with 64 queue pairs, and what 72 cores hold.
 const MEMORY_MIB: usize = 512;
 /// The address of each port's stack, where it has one.
-pub(super) const STACK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const STACK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// A machine: its cores, its cards, its settings.
 #[derive(Clone, Copy)]
-pub(super) struct Cell {
+pub(crate) struct Cell {
     /// Cores, all of which forward.
-    pub(super) workers: usize,
+    pub(crate) workers: usize,
     /// Queue pairs that each card has.
-    pub(super) pairs: u16,
+    pub(crate) pairs: u16,
     /// Whether each port has a local stack.
-    pub(super) stack: StackNeed,
+    pub(crate) stack: StackNeed,
     /// `tx=`
-    pub(super) tx: Wish,
+    pub(crate) tx: Wish,
     /// `rx=`
-    pub(super) rx: RxMode,
+    pub(crate) rx: RxMode,
 }
 
 impl Cell {
     /// Queue pairs that the image takes of each card: one for each worker, and one for the stack, if there are as many.
-    pub(super) fn given(&self) -> usize {
+    pub(crate) fn given(&self) -> usize {
         let wanted = self.workers + usize::from(self.stack == StackNeed::Queue);
         wanted.min(self.pairs.into())
     }
 
     /// The plan of each port.
-    pub(super) fn plan(&self) -> Result<Plan, PlanError> {
+    pub(crate) fn plan(&self) -> Result<Plan, PlanError> {
         txmap::plan(self.workers, self.given(), self.stack, self.tx)
     }
 
     /// The worker that forwards `frame`, a frame of a flow, which comes in at `port`.
-    pub(super) fn worker_of(&self, port: usize, frame: &[u8]) -> usize {
+    pub(crate) fn worker_of(&self, port: usize, frame: &[u8]) -> usize {
         match self.rx {
             RxMode::Hardware => self.receiver_of(port, frame),
             RxMode::Software => steer::worker_of(frame, self.workers).expect("a frame of a flow is no runt"),
@@ -61,7 +61,7 @@ impl Cell {
     }
 
     /// The cell as a machine, but for its ports.
-    pub(super) fn describe(&self, machine: Machine) -> Machine {
+    pub(crate) fn describe(&self, machine: Machine) -> Machine {
         let stack = match self.stack {
             StackNeed::Nothing => "none".into(),
             StackNeed::Queue => format!("0@{STACK}/24,1@{STACK}/24"),
@@ -72,7 +72,7 @@ impl Cell {
     }
 
     /// The image says of each port what the plan says.
-    pub(super) fn check_boot_lines(&self, guest: &Guest, plan: &Plan) -> Result<()> {
+    pub(crate) fn check_boot_lines(&self, guest: &Guest, plan: &Plan) -> Result<()> {
         let (given, log) = (self.given(), guest.log());
         let lines: Vec<_> = log.lines().filter(|line| line.starts_with("port ")).collect();
         ensure!(lines.len() == PORTS, "{} lines about ports:\n{log}", lines.len());

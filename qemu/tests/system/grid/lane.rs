@@ -1,18 +1,18 @@
-//! A lane: the flows that go in at one port and come out of the other, and an eye on whose queue they come out of.
+//! A lane of the grid: flows that go in at one port, and an eye on whose queue they come out of.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, ensure};
 use forwarder::txmap::Plan;
-use qemu::vhost::Window;
-use qemu::{Flows, Guest};
+use qemu::flows::Arrival;
+use qemu::vhost::{Sink, Source, Window};
+use qemu::{Flows, Guest, Transform};
 
-use super::cell::{Cell, PORTS};
-use crate::checked::Checked;
+use super::cell::Cell;
+use crate::lane;
 use crate::rig::wait_until;
 
-/// Frames of a lane in the image at a time. Those of both lanes fit in the shortest of all rings, one of 64 between two
+/// Frames of a lane in the image at a time. Those of two lanes fit in the shortest of all rings, one of 64 between two
 /// cores that steer: so nothing overflows, even if they all wait for one core that the host does not let run.
 const WINDOW: usize = 32;
 
@@ -22,99 +22,76 @@ const FRAMES_A_FLOW: u32 = 8;
 const RUN: u32 = 4;
 
 /// Where the frames of a lane have to come out.
-pub(super) struct Route {
-    pub(super) cell: Cell,
-    pub(super) plan: Plan,
+pub(crate) struct Route {
+    pub(crate) cell: Cell,
+    pub(crate) plan: Plan,
     /// The port that they go in at.
-    pub(super) port: usize,
+    pub(crate) port: usize,
 }
 
-/// How many ports listen by now: one that is asked for frames does. What came out of another would be seen by nobody.
-#[derive(Clone, Default)]
-pub(super) struct Listening(Arc<AtomicUsize>);
-
-impl Listening {
-    fn one_more(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn all(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == PORTS
-    }
+/// One direction of traffic.
+pub(crate) struct Lane {
+    lane: lane::Lane,
+    watched: Arc<Mutex<Watched>>,
 }
 
-/// One direction of traffic; clones are the same lane.
-#[derive(Clone)]
-pub(super) struct Lane {
-    state: Arc<Mutex<State>>,
-    window: Window,
-}
-
-struct State {
-    checked: Checked,
+/// What was seen of the frames that came out.
+struct Watched {
     route: Route,
-    /// Frames that have come out, by the worker that had to forward them.
+    /// How many there were, by the worker that had to forward them.
     shares: Vec<u64>,
-    /// The first frame that came out of another queue than the one it had to, in words.
+    /// The first that came out of another queue than the one it had to, in words.
     astray: Option<String>,
 }
 
 impl Lane {
-    pub(super) fn new(route: Route) -> Self {
-        let flows = Flows::new(route.port as u16, FLOWS, u64::from(FLOWS * FRAMES_A_FLOW)).in_runs_of(RUN);
-        let shares = vec![0; route.cell.workers];
-        let state = State { checked: Checked::new(flows), route, shares, astray: None };
-        Self { state: Arc::new(Mutex::new(state)), window: Window::new(WINDOW) }
+    /// A lane for each route; frames come out in this form.
+    pub(crate) fn several<const N: usize>(routes: [Route; N], transform: Transform) -> [Lane; N] {
+        let frames = u64::from(FLOWS * FRAMES_A_FLOW);
+        let flows =
+            |route: &Route| Flows::new(route.port as u16, FLOWS, frames).in_runs_of(RUN).expect(transform);
+        let mut lanes = lane::Lane::each(routes.iter().map(flows), WINDOW).into_iter();
+        routes.map(|route| {
+            let watched = Watched { shares: vec![0; route.cell.workers], route, astray: None };
+            Lane { lane: lanes.next().expect("a lane a route"), watched: Arc::new(Mutex::new(watched)) }
+        })
     }
 
     /// The bound on what is in the image: taken from where frames go in, given back where they come out.
-    pub(super) fn window(&self) -> Window {
-        self.window.clone()
+    pub(crate) fn window(&self) -> Window {
+        self.lane.window()
     }
 
-    /// Gives the frames, in order, when all ports listen.
-    pub(super) fn source(&self, listening: &Listening) -> impl qemu::vhost::Source + use<> {
-        let (lane, listening) = (self.clone(), listening.clone());
-        let mut is_first = true;
-        move |frame: &mut Vec<u8>| {
-            if std::mem::take(&mut is_first) {
-                listening.one_more();
-            }
-            if !listening.all() {
-                return false;
-            }
-            lane.state().checked.give(frame)
-        }
+    /// Gives the frames, in order, when the ports of all lanes listen.
+    pub(crate) fn source(&self) -> impl Source + use<> {
+        self.lane.source()
     }
 
     /// Takes the frames that come out.
-    pub(super) fn sink(&self) -> impl qemu::vhost::Sink + use<> {
-        let lane = self.clone();
-        move |queue: u16, frame: &[u8]| lane.state().arrived(queue, frame)
+    pub(crate) fn sink(&self) -> impl Sink + use<> {
+        let watched = Arc::clone(&self.watched);
+        self.lane.watched_sink(move |queue, frame, arrival| locked(&watched).arrived(queue, frame, arrival))
     }
 
     /// Waits until as many frames have come out as were to go in; all of them have to be whole, in order and from the
     /// right queue. Returns how many of them each worker had to forward.
-    pub(super) fn wait_for_all(&self, guest: &Guest) -> Result<Vec<u64>> {
-        let counts = || self.state().checked.counts();
-        let total = self.state().checked.total();
-        wait_until(guest, "all frames come out", || counts().received >= total)
+    pub(crate) fn wait_for_all(&self, guest: &Guest) -> Result<Vec<u64>> {
+        let counts = || self.lane.counts();
+        wait_until(guest, "all frames come out", || counts().received >= self.lane.total())
             .with_context(|| format!("{:?}", counts()))?;
-        let state = self.state();
-        let counts = state.checked.counts();
-        ensure!(counts.fault().is_none(), "{counts:?}");
-        ensure!(state.astray.is_none(), "{:?}", state.astray);
-        Ok(state.shares.clone())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while it counts")
+        ensure!(counts().fault().is_none(), "{:?}", counts());
+        let watched = locked(&self.watched);
+        ensure!(watched.astray.is_none(), "{:?}", watched.astray);
+        Ok(watched.shares.clone())
     }
 }
 
-impl State {
-    fn arrived(&mut self, queue: u16, frame: &[u8]) {
-        let arrival = self.checked.arrived(frame);
+fn locked(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    watched.lock().expect("no thread panics while it counts")
+}
+
+impl Watched {
+    fn arrived(&mut self, queue: u16, frame: &[u8], arrival: Arrival) {
         let Route { cell, plan, port } = &self.route;
         let worker = cell.worker_of(*port, frame);
         self.shares[worker] += 1;
