@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::ixgbe;
 use super::sheet::{Entry, Sheet};
 use super::walk::{CHORES_MS, Way};
 use crate::process;
@@ -55,7 +56,7 @@ impl<'a> Counter<'a> {
             Way::Locked => "locked",
             Way::Shared => "shared",
         };
-        self.cost(&["walk", "--way", way, "--batch", &batch.to_string()])
+        self.cost(&["walk", "--way", way, "--batch", &batch.to_string()], &[])
     }
 
     /// The cost of a burst of `batch` packets to a lone worker before an Intel card in shared memory; the card's own
@@ -64,12 +65,16 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// When valgrind is missing or fails.
     pub fn ixgbe_burst(&self, ring: usize, batch: usize) -> Result<BurstCost> {
-        self.cost(&["walk-ixgbe", "--ring", &ring.to_string(), "--batch", &batch.to_string()])
+        self.cost(
+            &["walk-ixgbe", "--ring", &ring.to_string(), "--batch", &batch.to_string()],
+            &ixgbe::TOGGLES,
+        )
     }
 
-    /// The cost of a burst to the worker that `sluice bench` runs with these arguments.
-    fn cost(&self, walk: &[&str]) -> Result<BurstCost> {
-        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, bursts));
+    /// The cost of a burst to the worker that `sluice bench` runs with these arguments. Counting starts and stops where a
+    /// function of `toggles` is entered or left; without any, all counts.
+    fn cost(&self, walk: &[&str], toggles: &[&str]) -> Result<BurstCost> {
+        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, toggles, bursts));
         let (short, long) = (short?, long?);
         let each = |of: &dyn Fn(&Profile) -> u64| {
             (of(&long) as f64 - of(&short) as f64) / (BURSTS[1] - BURSTS[0]) as f64
@@ -113,13 +118,14 @@ pub(super) fn table() -> Result<Sheet> {
 type Profile = Vec<(u64, u64)>;
 
 /// Runs `sluice bench` with these arguments under callgrind.
-fn profile(binary: &Path, walk: &[&str], bursts: u64) -> Result<Profile> {
+fn profile(binary: &Path, walk: &[&str], toggles: &[&str], bursts: u64) -> Result<Profile> {
     let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
     let file = folder.path().join("profile");
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"])
         .arg(format!("--callgrind-out-file={}", file.display()))
+        .args(toggles.iter().map(|function| format!("--toggle-collect={function}")))
         .arg(binary)
         .arg("bench")
         .args(walk)

@@ -5,11 +5,13 @@ mod card;
 mod lane;
 mod platform;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
 use self::card::FRAME_LEN;
 use self::lane::Setup;
+pub(super) use self::lane::TOGGLES;
+use super::instructions::Counter;
 use super::measure::{Spread, Window};
 use super::sheet::{Entry, Sheet};
 
@@ -74,15 +76,18 @@ pub(super) fn measure(options: &IxgbeOptions) -> Result<Vec<Sheet>> {
 fn table(fixed: String, column: &'static str, setups: impl Iterator<Item = (usize, Setup)>) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         format!("82599 in shared memory, one core, reflect, {FRAME_LEN} B, {fixed}"),
-        [column, "Mpps", "cycles a packet", "windows"],
+        [column, "Mpps", "cycles a packet", "instructions a packet", "windows"],
     );
+    let binary = std::env::current_exe().context("nobody knows which program this is")?;
+    let counter = Counter::new(&binary)?;
     for (label, setup) in setups {
-        sheet.row(row(label, setup)?);
+        sheet.row(row(label, setup, &counter)?);
     }
     Ok(sheet)
 }
 
-fn row(label: usize, setup: Setup) -> Result<Vec<Entry>> {
+fn row(label: usize, setup: Setup, counter: &Counter<'_>) -> Result<Vec<Entry>> {
+    let instructions = counter.ixgbe_burst(setup.ring, setup.batch)?.instructions;
     let mut windows = Vec::new();
     for _ in 0..TURNS {
         windows.extend(lane::measure(setup)?);
@@ -91,6 +96,7 @@ fn row(label: usize, setup: Setup) -> Result<Vec<Entry>> {
         Entry::Number(label as f64, 0),
         Entry::Spread(Spread::of(windows.iter().map(Window::mpps)), 2),
         Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
+        Entry::Number(instructions / setup.batch as f64, 1),
         Entry::Number(windows.len() as f64, 0),
     ])
 }

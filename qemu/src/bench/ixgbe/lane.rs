@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use forwarder::config::Config;
 use forwarder::stats::Counter;
 use forwarder::verdict::PortId;
-use forwarder::{Assembly, Clock, Cpu, PortParts, assemble, buffers_outside_rings};
+use forwarder::{Assembly, Clock, Control, Cpu, PortParts, Worker, assemble, buffers_outside_rings};
 use netdrv::device::{NetDevice, QueueWish, Queues, RxDrops, RxQueue};
 use netdrv::ixgbe::{Ixgbe, IxgbeRx, IxgbeTx, model};
 use netdrv::packet::Burst;
@@ -94,9 +94,18 @@ pub(super) fn walk(setup: Setup, bursts: u64) -> Result<()> {
     let worker = lane.assembly.workers.pop().context("there is a worker")?;
     CARD.set(Some(LoneCard { card: lane.card, batch: setup.batch, turns: 0 }));
     let control = &lane.assembly.control;
-    worker.run(control, Some(&mut || control.stop()));
+    work(worker, control);
     lane.card = CARD.take().context("the card was there all the time")?.card;
     lane.end()
+}
+
+/// What callgrind is to count of a [`walk`]: from here on, without the card.
+pub(in crate::bench) const TOGGLES: [&str; 2] = ["*ixgbe::lane::work*", "*ixgbe::lane::card_turn*"];
+
+/// The worker's life.
+#[inline(never)]
+fn work(worker: Worker<RecordedRx, IxgbeTx<SharedBar>>, control: &Control<RecordedRx, IxgbeTx<SharedBar>>) {
+    worker.run(control, Some(&mut || control.stop()));
 }
 
 /// A card that is worked by its driver's thread.
@@ -113,7 +122,7 @@ thread_local! {
 /// A clock for the worker, who looks at it once a round: it counts the rounds, and before each of them the card brings a
 /// burst and sends all that it was given. A function of its own, so that a profile tells it from the worker.
 #[inline(never)]
-pub(super) fn card_turn() -> u64 {
+fn card_turn() -> u64 {
     CARD.with_borrow_mut(|card| {
         card.as_mut().map_or(0, |LoneCard { card, batch, turns }| {
             card.turn(*batch);
