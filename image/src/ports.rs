@@ -6,6 +6,7 @@ use core::error::Error;
 
 use forwarder::config::Config;
 use forwarder::idle::IdleMode;
+use forwarder::txmap::Wish;
 use forwarder::verdict::PortId;
 use forwarder::{Control, PortParts};
 use kernel::pci::msix::Msix;
@@ -131,7 +132,8 @@ fn set_up(function: pci::Function, config: &Config, workers: usize) -> Option<Po
     let interrupts = msix.as_ref().map_or(0, Msix::vectors);
     // One for each worker, and one for the stacks.
     let pairs = workers + usize::from(!config.stack.is_none());
-    let wish = QueueWish { pairs, ring: config.ring, interrupts };
+    let tx_needed = if config.tx == Wish::Dedicated { pairs } else { 0 };
+    let wish = QueueWish { pairs, ring: config.ring, interrupts, tx_needed };
     driver
         .set_up(function, wish)
         .map(|device| Port { address: function.address, device, msix })

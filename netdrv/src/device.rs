@@ -46,6 +46,9 @@ pub struct QueueWish {
     pub ring: usize,
     /// Entries of the function's MSI-X table that are ready for receive queues; 0 where nobody waits for interrupts.
     pub interrupts: u16,
+    /// Transmit queues without which nothing will do; 0 where the device may have fewer. Where it has as many in a mode that
+    /// has a price, it is put into that mode.
+    pub tx_needed: usize,
 }
 
 /// The frames that a receive queue refused because of what the device wrote, since the queue was made.

@@ -286,7 +286,7 @@ fuzz_target!(|run: Run| {
     let areas = Arc::new(Mutex::new([Areas::default(); 2]));
     let transport =
         Agreeable { features, status: DeviceStatus::empty(), areas: areas.clone(), doorbell: &DOORBELL };
-    let wish = QueueWish { pairs: 1, ring: usize::from(RING), interrupts: 0 };
+    let wish = QueueWish { pairs: 1, ring: usize::from(RING), interrupts: 0, tx_needed: 0 };
     let mut device = VirtioNet::new::<FuzzHal>(transport, wish).expect("a device that agrees to everything");
     let mut queues = device.take_queues(*POOL).expect("queues");
     let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);

@@ -7,6 +7,7 @@ use super::enable::{self, RingPlace};
 use super::error::IxgbeError;
 use super::models::{Medium, Model};
 use super::registers::*;
+use super::tx_mode::TxMode;
 use super::wait::{self, Clock, MILLISECOND};
 use super::watch;
 use crate::mmio::Bar;
@@ -20,6 +21,7 @@ pub(super) struct Setup<B: Bar> {
     pub(super) model: &'static Model,
     pub(super) rx: Vec<RingPlace>,
     pub(super) tx: Vec<RingPlace>,
+    pub(super) tx_mode: TxMode,
     /// Receive queues that interrupt, from queue 0 on.
     pub(super) interrupts: usize,
 }
@@ -36,8 +38,8 @@ const CRC: usize = 4;
 /// The packet buffers, in KB: one of each direction gets everything (4.6.11.3.4).
 const RX_BUFFER: u32 = 512;
 const TX_BUFFER: u32 = 160;
-/// Below this much room, in KB, no descriptor is fetched: what is left takes the largest frame, of 10 KB.
-const TX_THRESHOLD: u32 = TX_BUFFER - 10;
+/// No descriptor is fetched while there is less room than the largest frame takes, in KB.
+const LARGEST_FRAME: u32 = 10;
 
 impl<B: Bar> Setup<B> {
     /// Everything but the start of receiving, which waits until there are buffers.
@@ -110,7 +112,7 @@ impl<B: Bar> Setup<B> {
         MAXFRS.write(bar, maxfrs::bytes(LONGEST_FRAME));
         let rdrxctl = RDRXCTL.read(bar) & !rdrxctl::RSC_FIRST_SIZE;
         RDRXCTL.write(bar, rdrxctl | rdrxctl::CRC_STRIP | rdrxctl::RESERVED_ONES);
-        split_buffer(bar, RXPBSIZE, rxpbsize::kilobytes(RX_BUFFER));
+        split_buffer(bar, RXPBSIZE, rxpbsize::kilobytes(RX_BUFFER), 1);
         self.spread_flows();
         self.rx.iter().enumerate().try_for_each(|(queue, place)| enable::rx((bar, self.clock), queue, *place))
     }
@@ -133,19 +135,29 @@ impl<B: Bar> Setup<B> {
         MRQC.write(bar, mrqc::RSS | mrqc::FIELDS);
     }
 
-    /// The transmitting side (4.6.8): one traffic class, all queues equal.
+    /// The transmitting side (4.6.8).
     fn transmit(&self) -> Result<(), IxgbeError> {
         let bar = &self.bar;
         HLREG0.set(bar, hlreg0::TX_CRC | hlreg0::TX_PAD);
         RTTDCS.set(bar, rttdcs::ARBITER_DISABLE);
-        MTQC.write(bar, mtqc::PLAIN);
-        split_buffer(bar, TXPBSIZE, txpbsize::kilobytes(TX_BUFFER));
-        split_buffer(bar, TXPBTHRESH, TX_THRESHOLD);
-        DTXMXSZRQ.write(bar, dtxmxszrq::MOST);
+        let (mode, classes) = (self.tx_mode, self.tx_mode.classes());
+        let buffer = TX_BUFFER / classes as u32;
+        let (groups, outstanding) = match mode {
+            TxMode::Plain => (mtqc::PLAIN, dtxmxszrq::MOST),
+            TxMode::Classes => (mtqc::FOUR_CLASSES, dtxmxszrq::WITH_CLASSES),
+        };
+        MTQC.write(bar, groups);
+        split_buffer(bar, TXPBSIZE, txpbsize::kilobytes(buffer), classes);
+        split_buffer(bar, TXPBTHRESH, buffer - LARGEST_FRAME, classes);
+        DTXMXSZRQ.write(bar, outstanding);
+        if mode == TxMode::Classes {
+            SECTXMINIFG.set(bar, sectxminifg::WITH_CLASSES);
+        }
         RTTDCS.clear(bar, rttdcs::ARBITER_DISABLE);
         DMATXCTL.set(bar, dmatxctl::ENABLE);
-        let enable =
-            |(queue, place): (usize, &RingPlace)| enable::tx((bar, self.clock), &TX_RINGS, queue, *place);
+        let enable = |(queue, place): (usize, &RingPlace)| {
+            enable::tx((bar, self.clock), &TX_RINGS, mode.queue(queue), *place)
+        };
         self.tx.iter().enumerate().try_for_each(enable)
     }
 
@@ -162,8 +174,8 @@ impl<B: Bar> Setup<B> {
     }
 }
 
-/// Gives the first traffic class everything, the others nothing.
-fn split_buffer(bar: &impl Bar, sizes: Rows<ReadWrite>, first: u32) {
-    let all = core::iter::once(first).chain(core::iter::repeat(0));
+/// Gives each of the first `classes` traffic classes that much, the others nothing.
+fn split_buffer(bar: &impl Bar, sizes: Rows<ReadWrite>, size: u32, classes: usize) {
+    let all = core::iter::repeat_n(size, classes).chain(core::iter::repeat(0));
     sizes.all().zip(all).for_each(|(register, size)| register.write(bar, size));
 }

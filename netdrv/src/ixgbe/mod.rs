@@ -24,6 +24,7 @@ mod ring;
 mod rx;
 mod sfp;
 mod tx;
+mod tx_mode;
 mod vf;
 mod wait;
 mod watch;
@@ -31,10 +32,11 @@ mod watch;
 use self::access::{Readable, WINDOW_LEN};
 use self::init::Setup;
 use self::interrupt::Entry;
-use self::models::{Medium, TX_QUEUES};
+use self::models::Medium;
 use self::queues::{QueueSet, Wiring};
 use self::registers::*;
 use self::reset::{Depth, Stage};
+use self::tx_mode::TxMode;
 use self::wait::SECOND;
 use self::watch::{Finding, Watch};
 use crate::device::{DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues};
@@ -61,15 +63,18 @@ const RETRY: u64 = 2 * SECOND;
 const MTU: u16 = 1500;
 
 /// Receive queue `i` has entry `i`. The MAC keeps frames out that would go beyond a buffer's end.
-const WIRING: Wiring = Wiring {
-    tx_rings: &TX_RINGS,
-    entry: |queue| Entry {
-        unmask: EIMS_EX.row(queue / 32),
-        mask: EIMC_EX.row(queue / 32),
-        bit: 1 << (queue % 32),
-    },
-    headroom: HEADROOM,
-};
+const fn wiring(tx_mode: TxMode) -> Wiring {
+    Wiring {
+        tx_rings: &TX_RINGS,
+        tx_mode,
+        entry: |queue| Entry {
+            unmask: EIMS_EX.row(queue / 32),
+            mask: EIMC_EX.row(queue / 32),
+            bit: 1 << (queue % 32),
+        },
+        headroom: HEADROOM,
+    }
+}
 
 /// One port of a card.
 pub struct Ixgbe<B: Bar> {
@@ -105,20 +110,20 @@ impl<B: Bar> Ixgbe<B> {
             return Err(IxgbeError::Gone);
         }
         let rx = wish.pairs.clamp(1, model.family.rss_queues());
-        let tx = wish.pairs.clamp(1, TX_QUEUES);
+        let (tx_mode, tx) = TxMode::choose(wish.pairs, wish.tx_needed);
         let ring = wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two();
         let interrupts = rx.min(wish.interrupts.into());
         let shape = QueueShape { rx, tx, rx_ring: ring, tx_ring: ring };
-        let queues = QueueSet::new::<H>(&bar, shape, &WIRING, interrupts)?;
+        let queues = QueueSet::new::<H>(&bar, shape, &wiring(tx_mode), interrupts)?;
         let (rx_rings, tx_rings) = (queues.rx.clone(), queues.tx.clone());
-        let setup = Setup { bar, clock: H::now_ns, model, rx: rx_rings, tx: tx_rings, interrupts };
+        let setup = Setup { bar, clock: H::now_ns, model, rx: rx_rings, tx: tx_rings, tx_mode, interrupts };
         let mut device = Ixgbe {
             setup,
             mac: Mac([0; 6]),
             shape,
             queues,
             state: State::Between(Stage::Closing, Depth::Device),
-            watch: Watch::new(rx, tx),
+            watch: Watch::new(rx, tx, tx_mode),
         };
         while !matches!(device.state, State::Running { .. }) {
             device.step()?;

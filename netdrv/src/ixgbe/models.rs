@@ -43,9 +43,6 @@ impl Family {
     }
 }
 
-/// Transmit queues of every family without DCB and virtualisation (7.2.1.2.1).
-pub(super) const TX_QUEUES: usize = 64;
-
 /// What the port is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Medium {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::access::{ReadWrite, Readable, Rows};
+use super::access::{ReadWrite, Readable};
 use super::gate::Notice;
 use crate::mmio::Bar;
 
@@ -47,7 +47,7 @@ impl TxProgress {
     pub(super) fn hung<'a>(
         &mut self,
         bar: &impl Bar,
-        heads: Rows<ReadWrite>,
+        head_of: impl Fn(usize) -> ReadWrite,
         notices: impl Iterator<Item = &'a Notice>,
     ) -> Option<usize> {
         let mut hung = None;
@@ -55,7 +55,7 @@ impl TxProgress {
             let (clean, published) = notice.progress();
             // A register is read only where there is a question.
             let has_frames = clean != published;
-            let head = if has_frames { heads.row(queue).read(bar) } else { 0 };
+            let head = if has_frames { head_of(queue).read(bar) } else { 0 };
             let waits_in_vain = notice.take_vain_looks() > 0;
             if progress.is_stuck(has_frames && (head != published || waits_in_vain), clean, head) {
                 hung = hung.or(Some(queue));

@@ -12,6 +12,7 @@ use super::registers::{RDT, TxRings};
 use super::ring::PacketRing;
 use super::rx::IxgbeRx;
 use super::tx::IxgbeTx;
+use super::tx_mode::TxMode;
 use super::wait::{Clock, MILLISECOND};
 use crate::device::{QueueShape, Queues, Quiesced};
 use crate::hal::Hal;
@@ -24,6 +25,7 @@ const LEAVE_PATIENCE: u64 = 100 * MILLISECOND;
 /// What queues differ in by the kind of function that has them.
 pub(super) struct Wiring {
     pub(super) tx_rings: &'static TxRings,
+    pub(super) tx_mode: TxMode,
     /// The interrupt of a receive queue.
     pub(super) entry: fn(usize) -> Entry,
     /// Free bytes before a received frame.
@@ -83,7 +85,8 @@ impl<B: Bar> QueueSet<B> {
             self.rx.push(place);
         }
         for queue in 0..shape.tx {
-            let (ring, place) = self.ring::<H>(bar, shape.tx_ring, wiring.tx_rings.tdt.row(queue))?;
+            let (ring, place) =
+                self.ring::<H>(bar, shape.tx_ring, wiring.tx_rings.tdt.row(wiring.tx_mode.queue(queue)))?;
             queues.tx.push(IxgbeTx::new(ring));
             self.tx.push(place);
         }

@@ -334,6 +334,14 @@ pub(super) const DTXMXSZRQ: ReadWrite = ReadWrite::at("DTXMXSZRQ", 0x0_8100);
 pub(super) mod dtxmxszrq {
     /// All that the device can have outstanding.
     pub(crate) const MOST: u32 = 0xfff;
+    /// Less, so that no class waits long for another.
+    pub(crate) const WITH_CLASSES: u32 = 0x010;
+}
+/// Gap between frames behind the security engine.
+pub(super) const SECTXMINIFG: ReadWrite = ReadWrite::at("SECTXMINIFG", 0x0_8810);
+pub(super) mod sectxminifg {
+    /// What it has to be, in `SECTXDCB`, where there are several packet buffers.
+    pub(crate) const WITH_CLASSES: u32 = 0x1f << 8;
 }
 /// Arbiter of the transmit queues.
 pub(super) const RTTDCS: ReadWrite = ReadWrite::at("RTTDCS", 0x0_4900);
@@ -346,6 +354,8 @@ pub(super) const MTQC: ReadWrite = ReadWrite::at("MTQC", 0x0_8120);
 pub(super) mod mtqc {
     /// Not at all: 64 queues, one packet buffer.
     pub(crate) const PLAIN: u32 = 0;
+    /// By traffic class (`RT_Ena`), four of them: 128 queues, four packet buffers.
+    pub(crate) const FOUR_CLASSES: u32 = 0b10 << 2 | 0b01;
 }
 /// Packet buffers of the transmitting side, by traffic class, and their thresholds in KB.
 pub(super) const TXPBSIZE: Rows<ReadWrite> = Rows::at("TXPBSIZE", 0x0_CC00, 4, 8);
@@ -376,7 +386,7 @@ impl TxRings {
         }
     }
 }
-/// Those of a physical function: 128 queues, of which 64 are used.
+/// Those of a physical function: 128 queues, see [`TxMode`](super::tx_mode::TxMode).
 pub(super) const TX_RINGS: TxRings = TxRings::at(0x0_6000, 128);
 pub(super) mod txdctl {
     pub(crate) const ENABLE: u32 = 1 << 25;

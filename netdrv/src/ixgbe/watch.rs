@@ -6,6 +6,7 @@ use super::access::{ClearOnRead, Readable};
 use super::gate::Gates;
 use super::progress::{Progress, TxProgress};
 use super::registers::*;
+use super::tx_mode::TxMode;
 use super::wait::{MILLISECOND, SECOND};
 use crate::device::{DeviceCounters, Link};
 use crate::mmio::Bar;
@@ -46,6 +47,7 @@ pub(super) struct Watch {
     link_looked: Option<u64>,
     progress_looked: u64,
     tx: TxProgress,
+    tx_mode: TxMode,
     /// By set of counters.
     rx: Vec<Progress>,
     rx_queues: usize,
@@ -53,13 +55,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(rx: usize, tx: usize) -> Watch {
+    pub(super) fn new(rx: usize, tx: usize, tx_mode: TxMode) -> Watch {
         Watch {
             link: Link::Down,
             had_link: false,
             link_looked: None,
             progress_looked: 0,
             tx: TxProgress::new(tx),
+            tx_mode,
             rx: (0..rx.min(COUNTER_SETS)).map(|_| Progress::default()).collect(),
             rx_queues: rx,
             counters: DeviceCounters::default(),
@@ -104,7 +107,8 @@ impl Watch {
         if self.link == Link::Down {
             return Finding::Nothing;
         }
-        let hung = self.tx.hung(bar, TX_RINGS.tdh, gates.notices().skip(self.rx_queues));
+        let head = |queue| TX_RINGS.tdh.row(self.tx_mode.queue(queue));
+        let hung = self.tx.hung(bar, head, gates.notices().skip(self.rx_queues));
         match (hung, self.stalled_rx(bar, gates, missed)) {
             (Some(queue), _) => Finding::TxHung(queue),
             (None, Some(queue)) => Finding::RxStalled(queue),

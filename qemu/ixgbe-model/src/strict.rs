@@ -18,6 +18,8 @@ pub enum Rule {
     EnabledBeforeTransmitter,
     /// A transmit ring was enabled that the mode of MTQC does not have: without pools and classes there are 64 (7.2.1.2.1).
     QueueOutsideMode,
+    /// A transmit ring was enabled whose traffic class has no packet buffer: it would never send (4.6.11).
+    ClassWithoutBuffer,
     /// A ring was changed while it was enabled (4.6.7.1, 4.6.8.1).
     ChangedWhileEnabled,
     /// A tail was moved before the ring's ENABLE bit was set (4.6.7.1, 4.6.8.1).

@@ -44,8 +44,10 @@ impl NullCard {
     /// When the driver refuses it.
     pub(super) fn new(ring: usize) -> Result<NullCard> {
         let transport = NullTransport::default();
-        let driver =
-            VirtioNet::new::<ProcessHal>(transport.clone(), QueueWish { pairs: 1, ring, interrupts: 0 });
+        let driver = VirtioNet::new::<ProcessHal>(
+            transport.clone(),
+            QueueWish { pairs: 1, ring, interrupts: 0, tx_needed: 0 },
+        );
         Ok(NullCard { driver: driver.map_err(|error| anyhow!("{error}"))?, transport })
     }
 

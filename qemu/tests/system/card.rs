@@ -73,6 +73,10 @@ pub(crate) fn trials() -> Vec<Trial> {
                 line: "tx=shared(1-2 cores/queue)",
             })
         }),
+        card("card::seventy_two_cores_have_a_ring_each_on_demand", || {
+            let words = "program=reflect rx=software tx=dedicated";
+            exchange(&Setup { ports: &[SFP], cores: 72, words, queues: 72, line: "tx-queues=72" })
+        }),
         card("card::x540_and_x550_forward", || {
             let ports = &[Kind::Card(Model::X540), Kind::Card(Model::X550)];
             exchange(&Setup { ports, cores: 2, words: "program=forward", queues: 2, line: "ixgbe" })

@@ -31,6 +31,7 @@ use super::models::VirtualModel;
 use super::queues::{QueueSet, Wiring};
 use super::rx::IxgbeRx;
 use super::tx::IxgbeTx;
+use super::tx_mode::TxMode;
 use super::wait::SECOND;
 use super::{MTU, RETRY, RINGS};
 use crate::device::{DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues};
@@ -47,6 +48,7 @@ pub const VF_BAR_LEN: usize = 0x4000;
 /// frames go on in the next buffer, and are dropped.
 const WIRING: Wiring = Wiring {
     tx_rings: &TX_RINGS,
+    tx_mode: TxMode::Plain,
     entry: |queue| Entry { unmask: VTEIMS, mask: VTEIMC, bit: 1 << queue },
     headroom: 0,
 };

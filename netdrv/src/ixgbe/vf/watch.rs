@@ -81,7 +81,7 @@ impl Watch {
         if self.link == Link::Down {
             return Finding::Nothing;
         }
-        let hung = self.tx.hung(bar, TX_RINGS.tdh, gates.notices().skip(self.rx_queues));
+        let hung = self.tx.hung(bar, |queue| TX_RINGS.tdh.row(queue), gates.notices().skip(self.rx_queues));
         hung.map_or(Finding::Nothing, Finding::TxHung)
     }
 

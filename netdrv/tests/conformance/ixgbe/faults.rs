@@ -175,7 +175,7 @@ fn faults_at_any_moment_leave_nothing_uncounted() {
 #[test]
 fn a_card_can_be_stopped_amid_a_reset() {
     for millis in (1_950..2_060).step_by(5) {
-        let wish = QueueWish { pairs: 2, ring: 64, interrupts: 2 };
+        let wish = QueueWish { pairs: 2, ring: 64, interrupts: 2, tx_needed: 0 };
         let settle_time = Duration::from_millis(8);
         let options = CardOptions { cable: false, settle_time, ..CardOptions::default() };
         let mut rig = Rig::new(IxgbeBench::new(options, wish).expect("a sane card"));

@@ -90,7 +90,7 @@ const BRING_UP: &[Line] = &[
 
 /// What the driver writes until frames come in.
 fn bring_up() -> Vec<Write> {
-    let wish = QueueWish { pairs: 1, ring: 256, interrupts: 1 };
+    let wish = QueueWish { pairs: 1, ring: 256, interrupts: 1, tx_needed: 0 };
     let bench = IxgbeBench::new(CardOptions::default(), wish).expect("a sane card");
     let rig = Rig::new(bench);
     let writes = rig.bench.card.bar.take_writes();

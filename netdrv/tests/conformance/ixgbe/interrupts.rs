@@ -7,7 +7,7 @@ use super::{IxgbeBench, OnCard};
 use crate::bench::{Bench, Rig};
 
 fn rig() -> Rig<IxgbeBench> {
-    let wish = QueueWish { pairs: 1, ring: 64, interrupts: 8 };
+    let wish = QueueWish { pairs: 1, ring: 64, interrupts: 8, tx_needed: 0 };
     let mut bench = IxgbeBench::new(CardOptions::default(), wish).expect("a sane card");
     bench.live(20);
     assert_eq!(bench.device().rx_interrupts(), 1);

@@ -204,7 +204,7 @@ impl IxgbeBench {
 
     /// The same with one queue pair, and with link.
     fn with_ring(ring: usize) -> IxgbeBench {
-        let wish = QueueWish { pairs: 1, ring, interrupts: 0 };
+        let wish = QueueWish { pairs: 1, ring, interrupts: 0, tx_needed: 0 };
         let mut bench = IxgbeBench::new(CardOptions::default(), wish).expect("a sane card");
         bench.live(20);
         bench

@@ -1,5 +1,7 @@
 //! Every kind of card: what it gives, and how it spreads flows.
 
+use std::collections::BTreeSet;
+
 use ixgbe_model::{CardOptions, Model, Module as Plugged};
 use netdrv::device::{Link, Mac, NetDevice, QueueWish};
 use netdrv::ixgbe::{IxgbeError, Module, model};
@@ -11,7 +13,7 @@ use crate::bench::{Bench, Rig};
 const MODELS: [Model; 5] = [Model::Sfp82599, Model::Kx4_82599, Model::Kr82599, Model::X540, Model::X550];
 
 fn bench(options: CardOptions, pairs: usize) -> IxgbeBench {
-    let wish = QueueWish { pairs, ring: 128, interrupts: 0 };
+    let wish = QueueWish { pairs, ring: 128, interrupts: 0, tx_needed: 0 };
     let mut bench = IxgbeBench::new(options, wish).expect("a sane card");
     bench.live(50);
     bench
@@ -37,7 +39,7 @@ fn every_card_gives_what_it_has() {
 fn a_slow_link_is_waited_for_on_copper_alone() {
     for (model, resets) in [(Model::X540, 0), (Model::Sfp82599, 3)] {
         let link_time = std::time::Duration::from_secs(8);
-        let wish = QueueWish { pairs: 1, ring: 64, interrupts: 0 };
+        let wish = QueueWish { pairs: 1, ring: 64, interrupts: 0, tx_needed: 0 };
         let options = CardOptions { model, link_time, ..CardOptions::default() };
         let mut bench = IxgbeBench::new(options, wish).expect("a sane card");
         bench.live(7_500);
@@ -90,6 +92,25 @@ fn flows_are_spread_by_hash_over_all_queues() {
     }
 }
 
+/// Those who need more than 64 transmit queues get them, and all of them send.
+#[test]
+fn more_transmit_queues_are_there_on_demand() {
+    for (needed, queues) in [(65, 65), (72, 72), (128, 128), (200, 128)] {
+        let wish = QueueWish { pairs: 4, ring: 64, interrupts: 0, tx_needed: needed };
+        let mut bench = IxgbeBench::new(CardOptions::default(), wish).expect("a sane card");
+        bench.live(50);
+        assert_eq!(bench.device().shape().tx, queues);
+        let mut rig = Rig::new(bench);
+        (0..queues).for_each(|queue| assert!(rig.send(queue, &IxgbeBench::frame(queue as u32, 64))));
+        (0..queues).for_each(|queue| rig.drain(queue));
+        let sent: Vec<(u16, Vec<u8>)> = lock(&rig.bench.card.cable).outbound.drain(..).collect();
+        let (from, frames): (BTreeSet<u16>, BTreeSet<Vec<u8>>) = sent.into_iter().unzip();
+        assert_eq!(from.len(), queues, "each sends by a queue of its own");
+        assert_eq!(frames, (0..queues).map(|queue| IxgbeBench::frame(queue as u32, 64)).collect());
+        rig.finish();
+    }
+}
+
 /// Each of 64 transmit queues sends, and each frame leaves by the queue that it was given to.
 #[test]
 fn every_transmit_queue_sends() {
@@ -127,7 +148,7 @@ fn modules_say_what_they_are() {
 #[test]
 fn a_card_that_never_resets_is_refused_with_the_register_that_hangs() {
     let never = CardOptions { reset_time: std::time::Duration::from_secs(3600), ..CardOptions::default() };
-    let refused = IxgbeBench::new(never, QueueWish { pairs: 1, ring: 64, interrupts: 0 }).err();
+    let refused = IxgbeBench::new(never, QueueWish { pairs: 1, ring: 64, interrupts: 0, tx_needed: 0 }).err();
     let error = IxgbeError::Timeout { register: "CTRL", awaited: "the reset to end" };
     assert_eq!(refused, Some(error));
     assert_eq!(error.to_string(), "CTRL: waited in vain for the reset to end");

@@ -15,7 +15,7 @@ use crate::bench::{Bench, Rig};
 use crate::hal::{TestHal, allocations};
 use crate::traffic::echo;
 
-const WISH: QueueWish = QueueWish { pairs: 4, ring: 256, interrupts: 0 };
+const WISH: QueueWish = QueueWish { pairs: 4, ring: 256, interrupts: 0, tx_needed: 0 };
 
 /// A device with four pairs.
 fn four_pairs() -> Profile {
@@ -161,7 +161,7 @@ fn refused_commands_leave_what_the_device_does_anyway() {
 
 #[test]
 fn one_pair_needs_no_command_about_pairs() {
-    let bench = VirtioBench::new(four_pairs(), QueueWish { pairs: 1, ring: 64, interrupts: 0 })
+    let bench = VirtioBench::new(four_pairs(), QueueWish { pairs: 1, ring: 64, interrupts: 0, tx_needed: 0 })
         .expect("a usable device");
     assert!(!bench.driver().features().intersects(Features::MQ | Features::RSS));
     assert_eq!(bench.net.lock().controller().expect("a control queue").commands, 1);

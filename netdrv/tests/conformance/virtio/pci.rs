@@ -17,7 +17,7 @@ use virtio_drivers::transport::pci::bus::{ConfigurationAccess, DeviceFunction};
 use crate::hal::TestHal;
 
 const FUNCTION: DeviceFunction = DeviceFunction { bus: 1, device: 2, function: 3 };
-const WISH: QueueWish = QueueWish { pairs: 1, ring: 64, interrupts: 0 };
+const WISH: QueueWish = QueueWish { pairs: 1, ring: 64, interrupts: 0, tx_needed: 0 };
 /// Bytes of the one BAR.
 const BAR_SIZE: usize = 4 * PAGE_SIZE;
 /// Where the structures lie in it, and where their capabilities lie in configuration space.

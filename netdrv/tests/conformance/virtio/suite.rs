@@ -13,8 +13,8 @@ use crate::traffic::echo;
 use crate::{hostile, sequences, traffic};
 
 fn bench(profile: &Profile, pairs: usize, ring: usize) -> VirtioBench {
-    let bench =
-        VirtioBench::new(profile.clone(), QueueWish { pairs, ring, interrupts: 0 }).expect("a sane device");
+    let bench = VirtioBench::new(profile.clone(), QueueWish { pairs, ring, interrupts: 0, tx_needed: 0 })
+        .expect("a sane device");
     assert_eq!(
         bench.driver().features().contains(Features::IN_ORDER),
         profile.features.contains(Features::IN_ORDER)

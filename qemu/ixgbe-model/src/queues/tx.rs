@@ -111,6 +111,8 @@ impl Transmit {
             }
             if queue >= usable(core) {
                 core.report(Rule::QueueOutsideMode, Register::TXDCTL, queue, u64::from(value));
+            } else if core.values.at(Register::TXPBSIZE, class_of(core, queue)) == 0 {
+                core.report(Rule::ClassWithoutBuffer, Register::TXDCTL, queue, u64::from(value));
             }
             self.queues[queue] = Queue::default();
             self.broken &= !(1 << queue);
@@ -175,6 +177,29 @@ impl Transmit {
 fn usable(core: &Core) -> usize {
     const CLASSES_OR_POOLS: u32 = 0x3;
     if core.values.has(Register::MTQC, CLASSES_OR_POOLS) { QUEUES } else { 64 }
+}
+
+/// The traffic class of a transmit queue (7.2.1.2.1): the first half of the queues is class 0's, or the first two classes' where
+/// there are eight, and so on with what is left.
+fn class_of(core: &Core, queue: usize) -> usize {
+    const CLASSES: u32 = 0x1;
+    const POOLS: u32 = 0x2;
+    let mode = core.values.get(Register::MTQC);
+    if mode & CLASSES == 0 {
+        return 0;
+    }
+    if mode & POOLS != 0 {
+        // Each pool has queues of all classes.
+        return if mode >> 2 & 0b11 == 0b11 { queue % 8 } else { queue % 4 };
+    }
+    match (mode >> 2 & 0b11, queue) {
+        (0b11, ..64) => queue / 32,
+        (0b11, 64..96) => 2 + (queue - 64) / 16,
+        (0b11, _) => 4 + (queue - 96) / 8,
+        (_, ..64) => 0,
+        (_, 64..96) => 1,
+        (_, _) => 2 + (queue - 96) / 16,
+    }
 }
 
 /// Whether descriptors are fetched at all. Without a link the card stops: what is queued stays queued.

@@ -79,6 +79,27 @@ fn the_mode_has_the_queues() {
 }
 
 #[test]
+fn a_class_that_sends_has_a_packet_buffer() {
+    let mut bench = fresh();
+    bench.write(Register::DMATXCTL, 0, DMATXCTL_TE);
+    bench.write(Register::RTTDCS, 0, RTTDCS_ARBDIS);
+    bench.write(Register::TXPBSIZE, 1, 0);
+    // Four classes: 64 queues, 32, 16 and 16. Eight: 32, 32, 16, 16, 8, 8, 8 and 8.
+    for (mtqc, queue, broken) in
+        [(0x9, 63, false), (0x9, 64, true), (0x9, 96, false), (0xd, 32, true), (0xd, 64, false)]
+    {
+        bench.write(Register::MTQC, 0, mtqc);
+        bench.write(Register::TXDCTL, queue, 0);
+        bench.write(Register::TDBAL, queue, MEMORY as u32);
+        bench.write(Register::TDLEN, queue, 1024);
+        let before = rules(&bench).len();
+        bench.write(Register::TXDCTL, queue, DCTL_ENABLE);
+        let expected = if broken { &[Rule::ClassWithoutBuffer][..] } else { &[] };
+        assert_eq!(&rules(&bench)[before..], expected, "MTQC {mtqc:#x}, queue {queue}");
+    }
+}
+
+#[test]
 fn receive_buffers_have_a_size() {
     let mut bench = fresh();
     bench.write(Register::RDBAL, 0, MEMORY as u32);

@@ -160,7 +160,7 @@ impl Lane {
         let words = format!("program=reflect idle=poll workers=1 tx=dedicated ring={ring} batch={batch}");
         let config = Config::read(&words, None).map_err(|refused| anyhow!("{}", refused.refusal))?;
         let registers = SharedCard::new()?;
-        let wish = QueueWish { pairs: 1, ring, interrupts: 0 };
+        let wish = QueueWish { pairs: 1, ring, interrupts: 0, tx_needed: 0 };
         let model = model(SFP).context("the driver knows an 82599")?;
         let driver = Ixgbe::new::<LargePages>(registers.bar(), model, wish);
         let mut driver = driver.map_err(|error| anyhow!("{error}"))?;

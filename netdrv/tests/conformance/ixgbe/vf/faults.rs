@@ -120,7 +120,7 @@ fn a_link_that_the_host_takes_away_is_down() {
 
 #[test]
 fn a_host_that_gives_fewer_queues_than_before_is_refused() {
-    let wish = QueueWish { pairs: 2, ring: 64, interrupts: 0 };
+    let wish = QueueWish { pairs: 2, ring: 64, interrupts: 0, tx_needed: 0 };
     let bench = VfBench::new(Model::X540, Policy::default(), wish).expect("a sane function");
     let mut loaded = Loaded::new(bench);
     for (version, fault) in [(0, Some(DeviceFault::NeedsReset)), (3, None)] {

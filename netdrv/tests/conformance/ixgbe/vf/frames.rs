@@ -13,7 +13,7 @@ use crate::ixgbe::{OnCard, lock};
 const MAXFRS: u32 = 0x0_4268;
 
 fn rig(model: Model, policy: Policy, pairs: usize) -> Rig<VfBench> {
-    let wish = QueueWish { pairs, ring: 64, interrupts: 8 };
+    let wish = QueueWish { pairs, ring: 64, interrupts: 8, tx_needed: 0 };
     let mut bench = VfBench::new(model, policy, wish).expect("a sane function");
     bench.live(20);
     Rig::new(bench)

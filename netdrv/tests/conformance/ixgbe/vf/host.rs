@@ -8,7 +8,7 @@ use super::{ADDRESS, VfBench};
 use crate::bench::{Bench, Rig};
 use crate::ixgbe::OnCard;
 
-const WISH: QueueWish = QueueWish { pairs: 4, ring: 128, interrupts: 8 };
+const WISH: QueueWish = QueueWish { pairs: 4, ring: 128, interrupts: 8, tx_needed: 0 };
 
 fn refused(policy: Policy) -> Option<IxgbeError> {
     VfBench::new(Model::Sfp82599, policy, WISH).err()

@@ -50,7 +50,7 @@ fn whatever_a_device_says_the_driver_comes_to_an_end() {
         let chance = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         let liar = Liar { chance, registers: Arc::default() };
         let model = virtual_model([0x10ed, 0x1515, 0x1565][seed as usize % 3]).expect("a function");
-        let wish = QueueWish { pairs: 16, ring: 64, interrupts: 64 };
+        let wish = QueueWish { pairs: 16, ring: 64, interrupts: 64, tx_needed: 0 };
         match IxgbeVf::new::<TestHal>(liar, model, wish) {
             Ok(mut device) => {
                 accepted += 1;

@@ -83,7 +83,7 @@ const BRING_UP: &[Line] = &[
 
 #[test]
 fn a_function_is_brought_up_line_by_line() {
-    let wish = QueueWish { pairs: 1, ring: 256, interrupts: 1 };
+    let wish = QueueWish { pairs: 1, ring: 256, interrupts: 1, tx_needed: 0 };
     let bench = VfBench::new(Model::Sfp82599, Policy::default(), wish).expect("a sane function");
     let rig = Rig::new(bench);
     let writes = std::mem::take(&mut *lock(&rig.bench.bar.writes));

@@ -82,7 +82,7 @@ impl VfBench {
 
     /// One queue pair of a function that gets every frame, with link.
     pub(crate) fn with_ring(ring: usize) -> VfBench {
-        let wish = QueueWish { pairs: 1, ring, interrupts: 0 };
+        let wish = QueueWish { pairs: 1, ring, interrupts: 0, tx_needed: 0 };
         let mut bench = VfBench::new(Model::X540, Policy::default(), wish).expect("a sane function");
         bench.live(20);
         bench
