@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
 
-use arrayvec::ArrayVec;
 use netdrv::device::{Mac, Queues, RxDrops, RxQueue, TxQueue};
 use netdrv::packet::{Burst, Packet};
 use netdrv::pool::{Pool, PoolCache};
@@ -15,7 +14,7 @@ use netdrv::process::ProcessHal;
 use crate::PortParts;
 use crate::idle::Cpu;
 use crate::meter::Clock;
-use crate::programs::{Context, Program, Verdicts};
+use crate::programs::{Context, Program};
 use crate::verdict::{PortId, Verdict};
 
 /// A clock for each thread, that moves by a millisecond whenever it is read.
@@ -52,9 +51,9 @@ pub(crate) fn fill(cache: &mut PoolCache, frame: &[u8]) -> Packet {
 /// What `program` says about frames that `port` of `ports` received.
 pub(crate) fn verdicts_on(program: Program, port: u16, ports: u16, frames: &[&[u8]]) -> Vec<Verdict> {
     let mut burst: Burst = frames.iter().map(|frame| packet(frame)).collect();
-    let mut verdicts: Verdicts = ArrayVec::new();
-    program.decide(Context { port: PortId(port), ports }, &mut burst, &mut verdicts);
-    verdicts.to_vec()
+    let mut verdicts = Vec::new();
+    program.decide(Context { port: PortId(port), ports }, &mut burst, |_, verdict| verdicts.push(verdict));
+    verdicts
 }
 
 /// A frame in which the station 192.0.2.2 asks who has 192.0.2.1.

@@ -7,13 +7,14 @@ use core::time::Duration;
 use netdrv::device::{RxQueue, TxQueue};
 use netdrv::packet::Burst;
 use netdrv::pool::PoolCache;
+use netdrv::sync::spin_loop;
 
 use crate::control::{Control, StoppedQueues};
 use crate::idle::{ATTENTIVE, Cpu, IdleMode, LONGEST, Spell};
 use crate::local::{self, LocalHost, Passing};
 use crate::meter::{Every, Meter, RoundKind};
 use crate::ports::{Input, Outputs, total_len};
-use crate::programs::{Context, Program, Verdicts};
+use crate::programs::{Context, Program};
 use crate::stats::{Counter, Ledger, WorkerStats};
 use crate::steer::Steering;
 use crate::verdict::{DropReason, PortId, Verdict};
@@ -50,6 +51,10 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         while !control.is_stopping() {
             let kind = self.round();
             let now = meter.account(kind, &self.stats);
+            if kind == RoundKind::Idle {
+                // Each look takes the line of an index from the device that writes it.
+                spin_loop();
+            }
             if spell.is_over(kind, now) {
                 let until_chores = chores.is_some().then(|| every.remaining(now, clock));
                 self.doze(control, until_chores.unwrap_or(LONGEST));
@@ -150,7 +155,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         if steering.spreads() {
             steering.spread(port, &mut burst, cache, ledger, roster);
         }
-        self.decide(port, burst);
+        self.decide(port, &mut burst);
         true
     }
 
@@ -160,20 +165,17 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let mut burst = Burst::new();
         let Some(port) = self.steering.take(inbox, &mut burst, self.batch) else { return false };
         self.ledger.port(port)[Counter::Taken] += burst.len() as u64;
-        self.decide(port, burst);
+        self.decide(port, &mut burst);
         true
     }
 
     /// Sees every packet of a burst that `port` received to its end.
     #[inline(always)]
-    fn decide(&mut self, port: PortId, mut burst: Burst) {
+    fn decide(&mut self, port: PortId, burst: &mut Burst) {
         let Worker { program, outputs, passing, cache, ledger, .. } = self;
         let counts = ledger.port(port);
-        let mut verdicts = Verdicts::new();
         let context = Context { port, ports: outputs.count() as u16 };
-        program.decide(context, &mut burst, &mut verdicts);
-
-        for (packet, &verdict) in burst.drain(..).zip(&verdicts) {
+        program.decide(context, burst, |packet, verdict| {
             counts[Counter::Verdict(verdict.kind())] += 1;
             let dropped = match verdict {
                 Verdict::Tx => outputs.push(port, packet),
@@ -186,7 +188,7 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
                 counts[Counter::Drop(reason)] += 1;
                 cache.put(packet);
             }
-        }
+        });
         outputs.flush(port, cache, ledger);
     }
 

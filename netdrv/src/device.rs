@@ -85,7 +85,8 @@ pub struct DeviceCounters {
 /// Receives on one ring.
 pub trait RxQueue {
     /// Appends up to `limit` received packets to `burst`, fewer where the burst has less room, and gives the
-    /// device as many fresh buffers. Returns how many were appended.
+    /// device the buffers that have come back to `cache`. Returns how many were appended; while the device goes on, the
+    /// newest may be left to the next call.
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize;
 
     /// Asks the device for one interrupt when the next frame comes in; [`receive`](Self::receive) takes that back. Returns
@@ -98,13 +99,15 @@ pub trait RxQueue {
 
 /// Transmits on one ring. `enqueue` only writes descriptors; the device learns of them in `flush`.
 pub trait TxQueue {
-    /// Sends the buffers of completed packets home. Returns how many frames the device has completed since the last call.
+    /// Sends the buffers of completed packets home. Returns how many frames the device has completed since the last call;
+    /// while it goes on, the newest may be left to the next one.
     fn reclaim(&mut self, cache: &mut PoolCache) -> usize;
 
     /// Moves packets from the front of `burst` into the ring until either ends. Returns how many.
     fn enqueue(&mut self, burst: &mut Burst) -> usize;
 
-    /// Makes the enqueued packets visible to the device and notifies it if it asks for that: one doorbell a call.
+    /// Makes the enqueued packets visible to the device and notifies it if it asks for that: one doorbell a call. Where
+    /// that can't be told at once, the next call of `flush`, or of `reclaim` with nothing to reclaim, makes sure.
     fn flush(&mut self);
 
     /// Packets in the ring: enqueued and not yet reclaimed.

@@ -147,7 +147,7 @@ impl DmaMemory {
 }
 
 /// A word that the CPU and the device read and write whole.
-pub trait Word: Copy + sealed::Sealed {
+pub trait Word: Copy + PartialEq + sealed::Sealed {
     /// The atomic of the same layout.
     type Atomic;
     #[doc(hidden)]
@@ -212,6 +212,15 @@ impl<T: Word> Table<T> {
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         prefetch::for_writing(self.word(index));
+    }
+
+    /// Writes the word at `index` modulo the length unless it has that value: the device's copy of the line, which it
+    /// would have to fetch again, stays good.
+    #[inline(always)]
+    pub fn update(&self, index: usize, value: T) {
+        if self.read(index) != value {
+            self.write(index, value);
+        }
     }
 
     #[inline(always)]

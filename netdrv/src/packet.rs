@@ -183,6 +183,12 @@ impl Packet {
         prefetch::for_writing(self.start_ptr());
     }
 
+    /// Asks the CPU to fetch the line of the byte that is `before` bytes ahead of the frame, to be written.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, before: usize) {
+        prefetch::for_writing(self.start_ptr().wrapping_sub(before));
+    }
+
     #[inline(always)]
     fn start_ptr(&self) -> *mut u8 {
         // SAFETY: the buffer is alive and `start <= BUFFER_SIZE`, so the pointer stays in it or one past its end.

@@ -23,11 +23,26 @@ pub const BULK: usize = 64;
 /// The most buffers that a cache keeps.
 pub const CACHE_CAPACITY: usize = 2 * BULK;
 
-/// A buffer without a handle.
-struct FreeBuffer(NonNull<Buffer>);
+/// A buffer without a handle: in a free list, or lent to a device. Half as large as a packet, and it goes nowhere by itself.
+pub(crate) struct FreeBuffer(NonNull<Buffer>);
 
 // SAFETY: a free buffer is owned by the list that it is on, and the list is locked or owned by one core.
 unsafe impl Send for FreeBuffer {}
+
+impl FreeBuffer {
+    /// Of a packet whose bytes are of no more interest, or known to a device.
+    #[inline(always)]
+    pub(crate) fn of(packet: Packet) -> FreeBuffer {
+        FreeBuffer(packet.into_buffer())
+    }
+
+    /// An empty packet.
+    #[inline(always)]
+    pub(crate) fn into_packet(self) -> Packet {
+        // SAFETY: a free buffer has no handle, and it ends here, which makes this the only one.
+        unsafe { Packet::from_buffer(self.0) }
+    }
+}
 
 /// All buffers of the machine, and those that no core holds. Pools are made once and never freed, so a packet may
 /// outlive everything else.
@@ -139,8 +154,24 @@ impl PoolCache {
         if self.free.is_empty() {
             self.refill();
         }
-        // SAFETY: a free buffer has no handle, and taking it off the list makes this the only one.
-        self.free.pop().map(|buffer| unsafe { Packet::from_buffer(buffer.0) })
+        self.free.pop().map(FreeBuffer::into_packet)
+    }
+
+    /// The `count` buffers that came last, in the order in which they came; fewer where the cache has fewer. What came out
+    /// of a ring in a row thus goes into the next in a row, and in the end to the descriptors that it had before.
+    #[inline(always)]
+    pub(crate) fn take_newest(&mut self, count: usize) -> impl Iterator<Item = FreeBuffer> {
+        let keep = self.free.len().saturating_sub(count);
+        self.free.drain(keep..)
+    }
+
+    /// Visits the depot if the cache is empty. Returns whether it has any buffers.
+    #[inline(always)]
+    pub(crate) fn stock(&mut self) -> bool {
+        if self.free.is_empty() {
+            self.refill();
+        }
+        !self.free.is_empty()
     }
 
     /// Hands out `most` empty packets, fewer where cache and depot have no more. Returns how many.
@@ -156,9 +187,8 @@ impl PoolCache {
             if rest == self.free.len() {
                 break;
             }
-            for FreeBuffer(buffer) in self.free.drain(rest..) {
-                // SAFETY: a free buffer has no handle, and taking it off the list makes this the only one.
-                take(unsafe { Packet::from_buffer(buffer) });
+            for buffer in self.free.drain(rest..) {
+                take(buffer.into_packet());
                 count += 1;
             }
         }
@@ -174,16 +204,22 @@ impl PoolCache {
         if self.free.remaining_capacity() < packets.len() {
             self.spill();
         }
-        self.free.extend(packets.map(|packet| FreeBuffer(packet.into_buffer())));
+        self.free.extend(packets.map(FreeBuffer::of));
     }
 
     /// Sends a packet's buffer home.
     #[inline(always)]
     pub fn put(&mut self, packet: Packet) {
+        self.put_free(FreeBuffer::of(packet));
+    }
+
+    /// Takes a buffer that a device is done with.
+    #[inline(always)]
+    pub(crate) fn put_free(&mut self, buffer: FreeBuffer) {
         if self.free.is_full() {
             self.spill();
         }
-        self.free.push(FreeBuffer(packet.into_buffer()));
+        self.free.push(buffer);
     }
 
     #[cold]

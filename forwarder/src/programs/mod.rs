@@ -8,8 +8,7 @@ mod forward;
 mod pass;
 mod reflect;
 
-use arrayvec::ArrayVec;
-use netdrv::packet::{Burst, MAX_BURST, Packet};
+use netdrv::packet::{Burst, Packet};
 
 use crate::verdict::{PortId, Verdict};
 
@@ -21,9 +20,6 @@ pub struct Context {
     /// How many ports there are.
     pub ports: u16,
 }
-
-/// The verdicts on a burst: the n-th is on the n-th packet.
-pub type Verdicts = ArrayVec<Verdict, MAX_BURST>;
 
 /// A verdict program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,18 +35,19 @@ pub enum Program {
 }
 
 impl Program {
-    /// Decides on every packet of `burst`. `verdicts` is empty before, and as long as `burst` after.
+    /// Decides on every packet of `burst`, and hands each to `settle` with the verdict. The loop is compiled for each
+    /// program on its own, with what becomes of the verdicts that it can give and no others.
     #[inline(always)]
-    pub fn decide(self, context: Context, burst: &mut Burst, verdicts: &mut Verdicts) {
+    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(Packet, Verdict)) {
         match self {
-            Program::Drop => each(burst, verdicts, |_| drop::verdict()),
-            Program::Pass => each(burst, verdicts, |_| pass::verdict()),
+            Program::Drop => each(burst, settle, |_| drop::verdict()),
+            Program::Pass => each(burst, settle, |_| pass::verdict()),
             Program::Reflect => {
-                // This one reads the frame, which the device left in memory or in another core's cache.
+                // This one writes the frame, which the device left in memory or in another core's cache.
                 burst.iter().for_each(Packet::prefetch);
-                each(burst, verdicts, reflect::verdict);
+                each(burst, settle, reflect::verdict);
             }
-            Program::Forward => each(burst, verdicts, |_| forward::verdict(context)),
+            Program::Forward => each(burst, settle, |_| forward::verdict(context)),
         }
     }
 
@@ -64,6 +61,9 @@ impl Program {
 }
 
 #[inline(always)]
-fn each(burst: &mut Burst, verdicts: &mut Verdicts, decide: impl Fn(&mut Packet) -> Verdict) {
-    verdicts.extend(burst.iter_mut().map(decide));
+fn each(burst: &mut Burst, mut settle: impl FnMut(Packet, Verdict), decide: impl Fn(&mut Packet) -> Verdict) {
+    for mut packet in burst.drain(..) {
+        let verdict = decide(&mut packet);
+        settle(packet, verdict);
+    }
 }

@@ -123,6 +123,7 @@ impl ControlQueue {
         release();
         self.queue.offer(0);
         self.queue.publish();
+        self.queue.settle();
         self.wait()?;
         match self.answer.read() {
             ACK_OK => Ok(()),
@@ -133,7 +134,7 @@ impl ControlQueue {
 
     fn wait(&mut self) -> Result<(), ControlError> {
         let started = (self.clock)();
-        while self.queue.completed(1).map_err(|_| ControlError::Silent)? == 0 {
+        while self.queue.completed(1, 0).map_err(|_| ControlError::Silent)? == 0 {
             if (self.clock)().wrapping_sub(started) > PATIENCE_NS {
                 return Err(ControlError::Silent);
             }

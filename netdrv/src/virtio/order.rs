@@ -3,7 +3,7 @@
 //!
 //! A ring is made for one of them at set-up; the choice costs nothing per packet.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use super::queue::{SplitQueue, Used};
 
@@ -30,24 +30,40 @@ pub(super) trait Order {
 }
 
 /// Without `VIRTIO_F_IN_ORDER`: the device may use buffers in any order, and names each.
+///
+/// Descriptors are offered in the order in which they came back. With a device that keeps order, as most do, each thus
+/// stays at its place in the ring, and buffers with it.
 pub(super) struct AnyOrder {
-    /// Free descriptors. Made with room for all, and an id comes back at most once: it never grows.
-    free: Vec<u16>,
+    /// Free descriptors, from `first` on. There is a place for each, and an id comes back at most once: it never overflows.
+    free: Box<[u16]>,
+    /// The place of the next to be offered, and of the next that comes back, modulo 2^16.
+    first: u16,
+    end: u16,
+}
+
+impl AnyOrder {
+    #[inline(always)]
+    fn place(&self, position: u16) -> usize {
+        usize::from(position) & (self.free.len() - 1)
+    }
 }
 
 impl Order for AnyOrder {
     fn new(size: u16, _capacity: u32) -> AnyOrder {
-        AnyOrder { free: (0..size).rev().collect() }
+        AnyOrder { free: (0..size).collect(), first: 0, end: size }
     }
 
     #[inline(always)]
     fn room(&self, _queue: &SplitQueue) -> usize {
-        self.free.len()
+        usize::from(self.end.wrapping_sub(self.first))
     }
 
     #[inline(always)]
     fn claim(&mut self, _queue: &SplitQueue) -> Option<u16> {
-        self.free.pop()
+        let is_any = self.first != self.end;
+        let id = self.free[self.place(self.first)];
+        self.first = self.first.wrapping_add(u16::from(is_any));
+        is_any.then_some(id)
     }
 
     #[inline(always)]
@@ -62,7 +78,9 @@ impl Order for AnyOrder {
 
     #[inline(always)]
     fn release(&mut self, id: u16) {
-        self.free.push(id);
+        let place = self.place(self.end);
+        self.free[place] = id;
+        self.end = self.end.wrapping_add(1);
     }
 }
 
@@ -110,6 +128,24 @@ impl Order for InOrder {
     #[inline(always)]
     fn complete(&mut self, queue: &SplitQueue) -> Option<Used> {
         let position = queue.next_taken();
+        let used = queue.used(position);
+        let is_single = self.batch.is_none() && used.id == u32::from(position & (queue.size() - 1));
+        if is_single { Some(used) } else { self.complete_batched(queue, position) }
+    }
+
+    #[inline(always)]
+    fn complete_id(&mut self, queue: &SplitQueue) -> Option<u32> {
+        Some(u32::from(queue.next_taken() & (queue.size() - 1)))
+    }
+
+    #[inline(always)]
+    fn release(&mut self, _id: u16) {}
+}
+
+impl InOrder {
+    /// As [`complete`](Order::complete), where the device writes one element for several.
+    #[cold]
+    fn complete_batched(&mut self, queue: &SplitQueue, position: u16) -> Option<Used> {
         let batch = match self.batch {
             Some(batch) => batch,
             None => self.open(queue, position)?,
@@ -120,12 +156,4 @@ impl Order for InOrder {
         let len = if is_last { batch.len } else { self.capacity };
         Some(Used { id: u32::from(position & (queue.size() - 1)), len })
     }
-
-    #[inline(always)]
-    fn complete_id(&mut self, queue: &SplitQueue) -> Option<u32> {
-        Some(u32::from(queue.next_taken() & (queue.size() - 1)))
-    }
-
-    #[inline(always)]
-    fn release(&mut self, _id: u16) {}
 }

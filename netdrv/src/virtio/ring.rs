@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::mem;
 
 use super::order::Order;
 use super::queue::SplitQueue;
 use crate::device::Quiesced;
 use crate::packet::Packet;
+use crate::pool::FreeBuffer;
 use crate::sync::{AtomicBool, Ordering};
 
 /// Raised by a queue whose device has broken the ring, read by the device's owner on any core.
@@ -31,8 +31,8 @@ impl Fault {
 pub(super) struct PacketRing<O: Order> {
     queue: SplitQueue,
     order: O,
-    /// By descriptor: the packet that the device has, or `None` for a free descriptor.
-    slots: Box<[Option<Packet>]>,
+    /// By descriptor: the buffer that the device has, or `None` for a free descriptor.
+    slots: Box<[Option<FreeBuffer>]>,
     outstanding: usize,
     broken: bool,
     fault: Fault,
@@ -71,26 +71,32 @@ impl<O: Order> PacketRing<O> {
     pub(super) fn offer(&mut self, packet: Packet, address: u64, len: u32, flags: u16) -> Result<(), Packet> {
         let Some(id) = self.order.claim(&self.queue) else { return Err(packet) };
         let Some(slot) = self.slots.get_mut(usize::from(id)) else { return Err(packet) };
-        *slot = Some(packet);
+        *slot = Some(FreeBuffer::of(packet));
         self.outstanding += 1;
         self.queue.describe(id, address, len, flags, 0);
         self.queue.offer(id);
         Ok(())
     }
 
-    /// Makes what was offered visible to the device, with one notification if the device asked for any.
+    /// Makes what was offered visible to the device, with one notification if the device is seen to want any.
     #[inline(always)]
     pub(super) fn publish(&mut self) {
         self.queue.publish();
     }
 
-    /// How many completions can be taken now, at most `limit`.
+    /// The ring comes to rest: a device that wants to be notified is.
     #[inline(always)]
-    pub(super) fn completed(&mut self, limit: usize) -> usize {
+    pub(super) fn settle(&mut self) {
+        self.queue.settle();
+    }
+
+    /// How many completions can be taken now, at most `limit`, if `behind` are left to a device that goes on.
+    #[inline(always)]
+    pub(super) fn completed(&mut self, limit: usize, behind: usize) -> usize {
         if self.broken {
             return 0;
         }
-        match self.queue.completed(limit) {
+        match self.queue.completed(limit, behind) {
             Ok(count) => count,
             Err(_) => {
                 self.give_up();
@@ -102,6 +108,7 @@ impl<O: Order> PacketRing<O> {
     /// Asks for an interrupt at the next completion; false where there is one already. A broken ring has none to wait for,
     /// and nothing either: its user may as well sleep.
     pub(super) fn arm(&mut self) -> bool {
+        self.settle();
         self.broken || self.queue.arm()
     }
 
@@ -113,23 +120,23 @@ impl<O: Order> PacketRing<O> {
             self.give_up();
             return None;
         };
-        self.take(used.id).map(|packet| (packet, used.len))
+        self.take(used.id).map(|buffer| (buffer.into_packet(), used.len))
     }
 
-    /// Takes the next announced completion of a packet that the device only read.
+    /// Takes the buffer of the next announced completion of a packet that the device only read.
     #[inline(always)]
-    pub(super) fn take_read(&mut self) -> Option<Packet> {
+    pub(super) fn take_read(&mut self) -> Option<FreeBuffer> {
         let id = self.order.complete_id(&self.queue)?;
         self.take(id)
     }
 
     #[inline(always)]
-    fn take(&mut self, id: u32) -> Option<Packet> {
+    fn take(&mut self, id: u32) -> Option<FreeBuffer> {
         self.queue.advance();
-        let packet = self.slots.get_mut(id as usize)?.take()?;
+        let buffer = self.slots.get_mut(id as usize)?.take()?;
         self.order.release(id as u16);
         self.outstanding -= 1;
-        Some(packet)
+        Some(buffer)
     }
 
     /// Ends all traffic on this ring.
@@ -142,9 +149,9 @@ impl<O: Order> PacketRing<O> {
 
 impl<O: Order> Drop for PacketRing<O> {
     fn drop(&mut self) {
-        if !self.quiesced.is_confirmed() {
-            // The device may still read or write these buffers: they never go home.
-            self.slots.iter_mut().filter_map(Option::take).for_each(mem::forget);
+        // While the device may still read or write these buffers, they do not go home.
+        if self.quiesced.is_confirmed() {
+            self.slots.iter_mut().filter_map(Option::take).for_each(|buffer| drop(buffer.into_packet()));
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn broken_rings<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed, queue: u
     (0..5).for_each(|number| assert!(rig.send(0, &B::frame(number, 64))));
     assert!(rig.bench.misbehave(misdeed));
     rig.receive(0, 64);
-    rig.queues.tx[0].reclaim(&mut rig.cache);
+    rig.reclaim(0);
     is_quiet(rig, queue);
 }
 

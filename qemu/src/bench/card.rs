@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // The device's side of the rings: it follows addresses that the driver wrote.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicU16;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, anyhow};
@@ -23,13 +23,12 @@ use virtio_drivers::transport::{DeviceStatus, DeviceType, InterruptStatus, Trans
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::measure::Recorder;
+use super::ring::{Areas, Layout, Ring};
 
 /// Bytes of every frame, without CRC.
 pub(super) const FRAME_LEN: usize = 64;
 /// Where every frame comes from and goes to, and what it is.
 const ADDRESSES: [u8; 16] = *b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01\x08\0\x45\0";
-/// `VIRTQ_USED_F_NO_NOTIFY`: no notifications, please.
-const NO_NOTIFY: u16 = 1;
 
 /// The driver over such a card, and its queues with the device's side of them.
 pub(super) struct NullCard {
@@ -63,7 +62,11 @@ impl NullCard {
         let Queues { mut rx, mut tx } = self.driver.take_queues(pool).context("the queues are taken once")?;
         let (rx, tx) = (rx.remove(0), tx.remove(0));
         let state = self.transport.state();
-        let ring = |index: usize| state.queues[index].map(Ring::new).context("the driver set the queue up");
+        let ring = |index: usize| {
+            let areas = state.queues[index].context("the driver set the queue up")?;
+            // SAFETY: the driver gave the areas of its queue, which lies in one struct with this ring; it uses atomics.
+            anyhow::Ok(unsafe { Ring::new(Layout::Split, areas) })
+        };
         Ok((NullRx { ring: ring(0)?, queue: rx, recorder }, NullTx { ring: ring(1)?, queue: tx }))
     }
 
@@ -95,7 +98,7 @@ impl NullRx {
 impl RxQueue for NullRx {
     #[inline(always)]
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
-        self.ring.deliver(limit);
+        deliver(&mut self.ring, limit);
         let received = self.queue.receive(cache, burst, limit);
         self.recorder.note(received);
         received
@@ -108,6 +111,28 @@ impl RxQueue for NullRx {
     fn drops(&self) -> RxDrops {
         self.queue.drops()
     }
+}
+
+// Apart from their callers, so that who counts instructions can tell them from ours.
+
+/// Fills up to `most` receive buffers.
+#[inline(never)]
+fn deliver(ring: &mut Ring, most: usize) {
+    ring.consume(most, (HEADER_LEN + FRAME_LEN) as u32, address_frame);
+}
+
+/// Is done with all that is to be sent.
+#[inline(never)]
+fn complete(ring: &mut Ring) {
+    ring.consume(usize::MAX, 0, |_| {});
+}
+
+/// Writes the addresses of the frame in a receive buffer.
+#[inline(always)]
+fn address_frame(buffer: u64) {
+    let frame = buffer + HEADER_LEN as u64;
+    // SAFETY: the driver has given the buffer to the device, and it is longer than that.
+    unsafe { (frame as *mut [u8; 16]).write_unaligned(ADDRESSES) };
 }
 
 /// A transmit queue whose device is done as soon as it is told.
@@ -130,7 +155,7 @@ impl TxQueue for NullTx {
     #[inline(always)]
     fn flush(&mut self) {
         self.queue.flush();
-        self.ring.complete();
+        complete(&mut self.ring);
     }
 
     #[inline(always)]
@@ -147,101 +172,6 @@ impl TxQueue for NullTx {
     fn refused(&self) -> u64 {
         self.queue.refused()
     }
-}
-
-/// The device's side of a split ring (virtio 1.2, 2.7).
-struct Ring {
-    descriptors: &'static [AtomicU64],
-    available_index: &'static AtomicU16,
-    available: &'static [AtomicU16],
-    used_index: &'static AtomicU16,
-    used: &'static [AtomicU64],
-    /// Buffers used so far, modulo 2^16.
-    position: u16,
-}
-
-impl Ring {
-    fn new(areas: Areas) -> Ring {
-        let Areas { size, descriptors, available, used } = areas;
-        /// The words at an address that the driver has given.
-        fn words<T>(address: u64, len: usize) -> &'static [T] {
-            // SAFETY: the driver gave the areas of a queue with so many entries. They live as long as its queue, which
-            // lies in one struct with this ring, and both sides use atomics.
-            unsafe { std::slice::from_raw_parts(address as *const T, len) }
-        }
-        let [_, available_index] = words(available, 2) else { unreachable!("two words were asked for") };
-        let [used_flags, used_index] = words::<AtomicU16>(used, 2) else { unreachable!("as above") };
-        used_flags.store(NO_NOTIFY, Ordering::Relaxed);
-        Ring {
-            descriptors: words(descriptors, 2 * size),
-            available_index,
-            available: words(available + 4, size),
-            used_index,
-            used: words(used + 4, size),
-            position: 0,
-        }
-    }
-
-    /// Fills up to `most` of the receive buffers.
-    #[inline(always)]
-    fn deliver(&mut self, most: usize) {
-        let count = most.min(self.offered());
-        for _ in 0..count {
-            let id = self.next();
-            let frame = self.descriptors[2 * usize::from(id)].load(Ordering::Relaxed) + HEADER_LEN as u64;
-            // SAFETY: the driver has given the buffer to the device, and it is longer than that.
-            unsafe { (frame as *mut [u8; 16]).write_unaligned(ADDRESSES) };
-            self.put_back(id, (HEADER_LEN + FRAME_LEN) as u32);
-        }
-        self.publish();
-    }
-
-    /// Is done with everything that is to be sent.
-    #[inline(always)]
-    fn complete(&mut self) {
-        for _ in 0..self.offered() {
-            let id = self.next();
-            self.put_back(id, 0);
-        }
-        self.publish();
-    }
-
-    /// Buffers that the driver has offered and that are not used.
-    #[inline(always)]
-    fn offered(&self) -> usize {
-        usize::from(self.available_index.load(Ordering::Acquire).wrapping_sub(self.position))
-    }
-
-    #[inline(always)]
-    fn next(&self) -> u16 {
-        self.available[self.slot()].load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    fn put_back(&mut self, id: u16, len: u32) {
-        self.used[self.slot()].store(u64::from(id) | u64::from(len) << 32, Ordering::Relaxed);
-        self.position = self.position.wrapping_add(1);
-    }
-
-    #[inline(always)]
-    fn publish(&self) {
-        fence(Ordering::Release);
-        self.used_index.store(self.position, Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn slot(&self) -> usize {
-        usize::from(self.position) & (self.used.len() - 1)
-    }
-}
-
-/// Where the driver has put a queue.
-#[derive(Clone, Copy)]
-struct Areas {
-    size: usize,
-    descriptors: u64,
-    available: u64,
-    used: u64,
 }
 
 /// The registers: enough for a driver to set the two queues up.
@@ -325,10 +255,10 @@ impl Transport for NullTransport {
         queue: u16,
         size: u32,
         descriptors: PhysAddr,
-        available: PhysAddr,
-        used: PhysAddr,
+        driver: PhysAddr,
+        device: PhysAddr,
     ) {
-        let areas = Areas { size: size as usize, descriptors, available, used };
+        let areas = Areas { size: size as usize, descriptors, driver, device };
         self.state().queues[usize::from(queue)] = Some(areas);
     }
 

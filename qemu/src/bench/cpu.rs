@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 
 /// How long the counter is compared with the system's clock.
 const CALIBRATION: Duration = Duration::from_millis(50);
@@ -76,5 +76,17 @@ pub(super) fn pin_to(cores: &[usize]) -> Result<()> {
 
 /// The CPU time that the calling thread has used.
 pub(super) fn thread_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has a clock").into()
+    time(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The clock of the calling thread's CPU time, for other threads of the process to read.
+pub(super) fn this_thread() -> ClockId {
+    // As `pthread_getcpuclockid` makes it (Linux, include/linux/posix-timers.h: CPUCLOCK_SCHED, per thread).
+    const SCHED_OF_THREAD: i32 = 0b110;
+    ClockId::from_raw(!gettid().as_raw() << 3 | SCHED_OF_THREAD)
+}
+
+/// What a clock of CPU time says; nothing, for one of a thread or a process that has ended.
+pub(super) fn time(clock: ClockId) -> Duration {
+    clock_gettime(clock).map_or(Duration::ZERO, Into::into)
 }

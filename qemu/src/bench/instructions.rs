@@ -31,6 +31,48 @@ pub struct BurstCost {
     pub fences: f64,
 }
 
+/// A part of a packet's walk, by the function that it is in: those are never inlined into each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The driver takes frames from the ring, and arms it again.
+    Receive,
+    /// The worker: counters, verdicts, what becomes of them, the doorbell.
+    Verdict,
+    /// The driver puts frames into the ring.
+    Transmit,
+    /// The driver sends buffers home.
+    Reclaim,
+    /// The card's side of the rings, which is the benchmark's own.
+    Device,
+}
+
+impl Stage {
+    /// Those that are ours.
+    pub const ALL: [Stage; 4] = [Stage::Receive, Stage::Verdict, Stage::Transmit, Stage::Reclaim];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Receive => "receive",
+            Stage::Verdict => "verdict",
+            Stage::Transmit => "transmit",
+            Stage::Reclaim => "reclaim",
+            Stage::Device => "device",
+        }
+    }
+
+    fn of(function: &str) -> Stage {
+        let is_in = |module: &str| function.contains(module);
+        match function {
+            _ if is_in("bench::card") || is_in("bench::ring") => Stage::Device,
+            _ if is_in("virtio::rx") => Stage::Receive,
+            _ if is_in("virtio::tx") && is_in("reclaim") => Stage::Reclaim,
+            _ if is_in("virtio::tx") => Stage::Transmit,
+            _ => Stage::Verdict,
+        }
+    }
+}
+
 /// Counts what the command `sluice` executes.
 pub struct Counter<'a> {
     binary: &'a Path,
@@ -51,12 +93,7 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// When valgrind is missing or fails.
     pub fn burst(&self, way: Way, batch: usize) -> Result<BurstCost> {
-        let way = match way {
-            Way::Dedicated => "dedicated",
-            Way::Locked => "locked",
-            Way::Shared => "shared",
-        };
-        self.cost(&["walk", "--way", way, "--batch", &batch.to_string()], &[])
+        Ok(self.cost(&self.runs(way, batch)?))
     }
 
     /// The cost of a burst of `batch` packets to a lone worker before an Intel card in shared memory; the card's own
@@ -65,25 +102,55 @@ impl<'a> Counter<'a> {
     /// # Errors
     /// When valgrind is missing or fails.
     pub fn ixgbe_burst(&self, ring: usize, batch: usize) -> Result<BurstCost> {
-        self.cost(
-            &["walk-ixgbe", "--ring", &ring.to_string(), "--batch", &batch.to_string()],
-            &ixgbe::TOGGLES,
-        )
+        let (ring, batch) = (ring.to_string(), batch.to_string());
+        Ok(self.cost(&self.run(&["walk-ixgbe", "--ring", &ring, "--batch", &batch], &ixgbe::TOGGLES)?))
     }
 
-    /// The cost of a burst to the worker that `sluice bench` runs with these arguments. Counting starts and stops where a
-    /// function of `toggles` is entered or left; without any, all counts.
-    fn cost(&self, walk: &[&str], toggles: &[&str]) -> Result<BurstCost> {
-        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, toggles, bursts));
-        let (short, long) = (short?, long?);
-        let each = |of: &dyn Fn(&Profile) -> u64| {
-            (of(&long) as f64 - of(&short) as f64) / (BURSTS[1] - BURSTS[0]) as f64
+    fn cost(&self, runs: &Runs) -> BurstCost {
+        BurstCost {
+            instructions: runs.each(|_| true),
+            atomic: runs.each(|line| self.marked.atomic.contains(&line.address)),
+            fences: runs.each(|line| self.marked.fences.contains(&line.address)),
+        }
+    }
+
+    /// The instructions of each of our stages for a burst of `batch` packets, on a queue of the worker's own.
+    ///
+    /// # Errors
+    /// When valgrind is missing or fails.
+    pub fn stages(&self, batch: usize) -> Result<[f64; Stage::ALL.len()]> {
+        let runs = self.runs(Way::Dedicated, batch)?;
+        Ok(Stage::ALL.map(|stage| runs.each(|line| line.stage == stage)))
+    }
+
+    fn runs(&self, way: Way, batch: usize) -> Result<Runs> {
+        let way = match way {
+            Way::Dedicated => "dedicated",
+            Way::Locked => "locked",
+            Way::Shared => "shared",
         };
-        Ok(BurstCost {
-            instructions: each(&|profile| profile.iter().map(|(_, count)| count).sum()),
-            atomic: each(&|profile| executed(&self.marked.atomic, profile)),
-            fences: each(&|profile| executed(&self.marked.fences, profile)),
-        })
+        self.run(&["walk", "--way", way, "--batch", &batch.to_string()], &[])
+    }
+
+    /// Runs the worker that `sluice bench` runs with these arguments. Counting starts and stops where a function of
+    /// `toggles` is entered or left; without any, all counts.
+    fn run(&self, walk: &[&str], toggles: &[&str]) -> Result<Runs> {
+        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, toggles, bursts));
+        Ok(Runs { short: short?, long: long? })
+    }
+}
+
+/// Two runs that differ by many bursts.
+struct Runs {
+    short: Profile,
+    long: Profile,
+}
+
+impl Runs {
+    /// How many instructions of a kind one burst executes.
+    fn each(&self, kind: impl Fn(&Line) -> bool) -> f64 {
+        (executed(&self.long, &kind) as f64 - executed(&self.short, &kind) as f64)
+            / (BURSTS[1] - BURSTS[0]) as f64
     }
 }
 
@@ -114,8 +181,16 @@ pub(super) fn table() -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// Addresses of instructions in a binary, each with how often it was executed.
-type Profile = Vec<(u64, u64)>;
+/// The instructions of a binary that were executed.
+type Profile = Vec<Line>;
+
+/// How often the instruction at an address was executed, and what for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Line {
+    address: u64,
+    count: u64,
+    stage: Stage,
+}
 
 /// Runs `sluice bench` with these arguments under callgrind.
 fn profile(binary: &Path, walk: &[&str], toggles: &[&str], bursts: u64) -> Result<Profile> {
@@ -140,16 +215,20 @@ fn profile(binary: &Path, walk: &[&str], toggles: &[&str], bursts: u64) -> Resul
 fn parse(text: &str, binary: &Path) -> Result<Profile> {
     let mut profile = Profile::new();
     let (mut is_ours, mut is_call) = (false, false);
+    let mut stage = Stage::Verdict;
     for line in text.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
             is_ours = Path::new(object) == binary;
+        } else if let Some(function) = line.strip_prefix("fn=") {
+            stage = Stage::of(function);
         } else if line.starts_with("calls=") {
             is_call = true;
         } else if let Some(rest) = line.strip_prefix("0x") {
             let mut fields = rest.split_ascii_whitespace();
             let address = u64::from_str_radix(fields.next().unwrap_or_default(), 16);
             let count = fields.nth(1).unwrap_or("0").parse();
-            let counted = (address.context("an address")?, count.context("a count")?);
+            let counted =
+                Line { address: address.context("an address")?, count: count.context("a count")?, stage };
             profile.extend((is_ours && !std::mem::take(&mut is_call)).then_some(counted));
             is_call = false;
         }
@@ -193,9 +272,9 @@ impl Marked {
     }
 }
 
-/// How often instructions at these addresses were executed.
-fn executed(addresses: &HashSet<u64>, profile: &Profile) -> u64 {
-    profile.iter().filter(|(address, _)| addresses.contains(address)).map(|(_, count)| count).sum()
+/// How often instructions of a kind were executed.
+fn executed(profile: &Profile, kind: impl Fn(&Line) -> bool) -> u64 {
+    profile.iter().filter(|line| kind(line)).map(|line| line.count).sum()
 }
 
 #[cfg(test)]
@@ -207,13 +286,15 @@ events: Ir
 
 ob=/x/sluice
 fl=a.rs
-fn=walk
+fn=forwarder::worker::Worker<R,T>::round
 0x1000 10 7
+fi=slice.rs
 0x1004 11 7
 cob=/lib/libc.so
 cfn=memcpy
 calls=7 0x9000 0
 0x1008 11 700
+fn=netdrv::virtio::tx::TxRing<O>::reclaim
 0x1008 12 7
 
 ob=/lib/libc.so
@@ -233,10 +314,14 @@ fn=memcpy
     #[test]
     fn instructions_are_counted_where_they_are_executed() {
         let profile = parse(PROFILE, Path::new("/x/sluice")).unwrap();
-        assert_eq!(profile, [(0x1000, 7), (0x1004, 7), (0x1008, 7)]);
+        let line = |address, stage| Line { address, count: 7, stage };
+        let expected = [(0x1000, Stage::Verdict), (0x1004, Stage::Verdict), (0x1008, Stage::Reclaim)];
+        assert_eq!(profile, expected.map(|(address, stage)| line(address, stage)));
         let marked = Marked::parse(DISASSEMBLY);
         assert_eq!(marked.atomic, HashSet::from([0x1004, 0x1008, 0x1014]));
         assert_eq!(marked.fences, HashSet::from([0x1000, 0x1010]));
-        assert_eq!((executed(&marked.atomic, &profile), executed(&marked.fences, &profile)), (14, 7));
+        let counts = [&marked.atomic, &marked.fences]
+            .map(|marked| executed(&profile, |line| marked.contains(&line.address)));
+        assert_eq!(counts, [14, 7]);
     }
 }

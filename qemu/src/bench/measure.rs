@@ -6,6 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use nix::time::ClockId;
+
 use super::cpu;
 
 /// The share of a core that a thread must have had for a window to count.
@@ -99,6 +101,42 @@ impl Recorder {
     }
 }
 
+/// Windows of two threads that work together, cut by whoever looks now and then.
+pub(super) struct Sampler {
+    clocks: [ClockId; 2],
+    samples: Vec<Sample>,
+}
+
+struct Sample {
+    at: u64,
+    packets: u64,
+    cpu: [Duration; 2],
+}
+
+impl Sampler {
+    /// For the threads with these clocks of CPU time.
+    pub(super) fn new(clocks: [ClockId; 2]) -> Sampler {
+        Sampler { clocks, samples: Vec::new() }
+    }
+
+    /// So many packets have moved by now.
+    pub(super) fn note(&mut self, packets: u64) {
+        self.samples.push(Sample { at: cpu::ticks(), packets, cpu: self.clocks.map(cpu::time) });
+    }
+
+    /// The time between each look and the next, with the CPU time of the thread that had less; those only in which both
+    /// had their cores.
+    pub(super) fn windows(&self) -> Vec<Window> {
+        let window = |pair: &[Sample]| {
+            let [begin, end] = pair else { return None };
+            let cpu = begin.cpu.iter().zip(end.cpu).map(|(&begin, end)| end.saturating_sub(begin)).min()?;
+            let packets = end.packets - begin.packets;
+            Some(Window { begin: begin.at, end: end.at, cpu, packets, slowest: 0 })
+        };
+        self.samples.windows(2).filter_map(window).filter(Window::is_undisturbed).collect()
+    }
+}
+
 /// The windows of each thread in which every thread was undisturbed.
 pub(super) fn undisturbed(threads: &[Vec<Window>]) -> Vec<Vec<Window>> {
     let disturbed: Vec<&Window> =
@@ -173,6 +211,23 @@ mod tests {
         let window = window(0, 10, 1.0);
         assert!((window.mpps() - 1.0).abs() < 1e-3, "{}", window.mpps());
         assert!((window.cycles() - cpu::hz() as f64 / 1e6).abs() < 1.0, "{}", window.cycles());
+    }
+
+    #[test]
+    fn a_sampler_counts_what_moved_while_both_had_their_cores() {
+        let this = cpu::this_thread();
+        let mut sampler = Sampler::new([this, this]);
+        for packets in [0, 10, 30] {
+            sampler.note(packets);
+            let begin = std::time::Instant::now();
+            while begin.elapsed() < Duration::from_millis(1) {}
+        }
+        assert!(sampler.windows().len() <= 2);
+        assert!(sampler.windows().iter().all(|window| [10, 20].contains(&window.packets)));
+        // Nobody has the CPU time of a thread that is none.
+        let mut sampler = Sampler::new([this, ClockId::from_raw(-1)]);
+        (0..3).for_each(|packets| sampler.note(packets));
+        assert!(sampler.windows().is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `sluice bench …`: how fast it is, and what each part of it costs.
 
+pub mod budgets;
 mod card;
 mod cpu;
 mod guest;
@@ -7,6 +8,8 @@ pub mod instructions;
 mod ixgbe;
 mod locks;
 mod measure;
+mod native;
+mod ring;
 mod sharing;
 mod sheet;
 mod vm;
@@ -15,7 +18,9 @@ mod walk;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+pub use self::budgets::BudgetOptions;
 pub use self::ixgbe::{IxgbeOptions, WalkIxgbeOptions};
+pub use self::native::{BackendOptions, Format, NativeOptions, Work};
 pub use self::vm::VmOptions;
 use self::walk::Setup;
 pub use self::walk::Way;
@@ -27,6 +32,12 @@ pub enum Bench {
     Locks,
     /// The driver of Intel's cards before an 82599 in shared memory: bursts of 1 to 64, rings of 64 to 4096.
     Ixgbe(IxgbeOptions),
+    /// Driver and worker in this process, before a vhost-user backend that polls on another core.
+    Native(NativeOptions),
+    /// The backend of `native` alone, for other frontends (split and packed rings, one queue pair).
+    Backend(BackendOptions),
+    /// Instructions a packet of each stage, beside those that are allowed (qemu/budgets.json).
+    Budgets(BudgetOptions),
     /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
     Sharing,
     /// A machine in QEMU: packets a second, time to the first frame, least memory.
@@ -61,6 +72,9 @@ pub fn bench(what: &Bench) -> Result<()> {
     match what {
         Bench::Locks => sheet::publish("locks", &locks::compare()?),
         Bench::Ixgbe(options) => sheet::publish("ixgbe", &ixgbe::measure(options)?),
+        Bench::Native(options) => sheet::publish("native", &native::measure(options)?),
+        Bench::Backend(options) => native::serve(options),
+        Bench::Budgets(options) => budgets::bench(options),
         Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
         Bench::Vm(options) => sheet::publish("vm", &vm::measure(options)?),
         Bench::WalkIxgbe(options) => ixgbe::walk(options),
