@@ -7,10 +7,11 @@ use arrayvec::ArrayVec;
 use super::config::RssLimits;
 use super::error::VirtioError;
 use super::features::Features;
-use super::queue::{DESCRIPTOR_NEXT, DESCRIPTOR_WRITE, SplitQueue};
+use super::queue::SplitQueue;
 use super::transport::NetTransport;
+use super::virtqueue::{DESCRIPTOR_WRITE, Part, Virtqueue};
 use crate::device::Quiesced;
-use crate::dma::{Cell, DmaMemory, Table, release};
+use crate::dma::{Cell, DmaMemory, Table};
 use crate::hal::Hal;
 use crate::rss;
 
@@ -111,20 +112,17 @@ impl ControlQueue {
         result
     }
 
-    /// Sends header and data in one descriptor and waits for the answer in the next. With two descriptors in
-    /// the ring the chain is the same every time, and descriptors are used in ring order as
-    /// `VIRTIO_F_IN_ORDER` wants it.
+    /// Sends header and data in one descriptor and waits for the answer in the next.
     fn converse(&mut self, header: [u8; 2], data: &[u8]) -> Result<(), ControlError> {
         let len = header.len() + data.len();
         header.iter().chain(data).enumerate().for_each(|(index, byte)| self.command.write(index, *byte));
         self.answer.write(ACK_NONE);
-        self.queue.describe(0, self.memory.address(0), len as u32, DESCRIPTOR_NEXT, 1);
-        self.queue.describe(1, self.memory.address(COMMAND_CAPACITY), 1, DESCRIPTOR_WRITE, 0);
-        release();
-        self.queue.offer(0);
+        let command = Part { address: self.memory.address(0), len: len as u32, flags: 0 };
+        let answer = Part { address: self.memory.address(COMMAND_CAPACITY), len: 1, flags: DESCRIPTOR_WRITE };
+        let id = self.queue.offer_chain(command, answer);
         self.queue.publish();
         self.queue.settle();
-        self.wait()?;
+        self.wait(id)?;
         match self.answer.read() {
             ACK_OK => Ok(()),
             ACK_NONE => Err(ControlError::Silent),
@@ -132,7 +130,8 @@ impl ControlQueue {
         }
     }
 
-    fn wait(&mut self) -> Result<(), ControlError> {
+    /// Waits for the completion of chain `id`.
+    fn wait(&mut self, id: u32) -> Result<(), ControlError> {
         let started = (self.clock)();
         while self.queue.completed(1, 0).map_err(|_| ControlError::Silent)? == 0 {
             if (self.clock)().wrapping_sub(started) > PATIENCE_NS {
@@ -141,8 +140,10 @@ impl ControlQueue {
             core::hint::spin_loop();
         }
         let used = self.queue.used(self.queue.next_taken());
-        self.queue.advance();
-        if used.id == 0 { Ok(()) } else { Err(ControlError::Silent) }
+        while self.queue.announced() > 0 {
+            self.queue.advance();
+        }
+        if used.id == id { Ok(()) } else { Err(ControlError::Silent) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The driver wants little: frames in, frames out, nothing computed for it. One descriptor holds one frame,
 //! headed by 12 bytes that lie in the buffer's headroom; notifications go out only when the device asks; it
 //! is never asked for interrupts. `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the device has
-//! them, `queue.rs` is the shared memory.
+//! them, `virtqueue.rs` is what it lies in and `queue.rs` its memory.
 
 mod config;
 mod control;
@@ -17,6 +17,7 @@ mod ring;
 mod rx;
 mod transport;
 mod tx;
+mod virtqueue;
 
 use alloc::vec::Vec;
 

@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 
-use super::queue::{SplitQueue, Used};
+use super::virtqueue::{Used, Virtqueue};
 
 /// How descriptors of a ring of one-descriptor chains are chosen and come back.
 pub(super) trait Order {
@@ -13,17 +13,17 @@ pub(super) trait Order {
     fn new(size: u16, capacity: u32) -> Self;
 
     /// Descriptors that are free.
-    fn room(&self, queue: &SplitQueue) -> usize;
+    fn room(&self, queue: &impl Virtqueue) -> usize;
 
     /// The free descriptor that must be offered next, if there is one.
-    fn claim(&mut self, queue: &SplitQueue) -> Option<u16>;
+    fn claim(&mut self, queue: &impl Virtqueue) -> Option<u16>;
 
     /// The descriptor of the next announced completion and the bytes that the device wrote. `None` where the
     /// device has lost the order that it promised, and the ring with it.
-    fn complete(&mut self, queue: &SplitQueue) -> Option<Used>;
+    fn complete(&mut self, queue: &impl Virtqueue) -> Option<Used>;
 
     /// As [`complete`](Self::complete), for a ring whose lengths say nothing.
-    fn complete_id(&mut self, queue: &SplitQueue) -> Option<u32>;
+    fn complete_id(&mut self, queue: &impl Virtqueue) -> Option<u32>;
 
     /// Descriptor `id` is free again.
     fn release(&mut self, id: u16);
@@ -54,12 +54,12 @@ impl Order for AnyOrder {
     }
 
     #[inline(always)]
-    fn room(&self, _queue: &SplitQueue) -> usize {
+    fn room(&self, _queue: &impl Virtqueue) -> usize {
         usize::from(self.end.wrapping_sub(self.first))
     }
 
     #[inline(always)]
-    fn claim(&mut self, _queue: &SplitQueue) -> Option<u16> {
+    fn claim(&mut self, _queue: &impl Virtqueue) -> Option<u16> {
         let is_any = self.first != self.end;
         let id = self.free[self.place(self.first)];
         self.first = self.first.wrapping_add(u16::from(is_any));
@@ -67,12 +67,12 @@ impl Order for AnyOrder {
     }
 
     #[inline(always)]
-    fn complete(&mut self, queue: &SplitQueue) -> Option<Used> {
+    fn complete(&mut self, queue: &impl Virtqueue) -> Option<Used> {
         Some(queue.used(queue.next_taken()))
     }
 
     #[inline(always)]
-    fn complete_id(&mut self, queue: &SplitQueue) -> Option<u32> {
+    fn complete_id(&mut self, queue: &impl Virtqueue) -> Option<u32> {
         self.complete(queue).map(|used| used.id)
     }
 
@@ -102,7 +102,7 @@ struct Batch {
 
 impl InOrder {
     /// Reads the element of a batch that begins at `position`.
-    fn open(&mut self, queue: &SplitQueue, position: u16) -> Option<Batch> {
+    fn open(&mut self, queue: &impl Virtqueue, position: u16) -> Option<Batch> {
         let used = queue.used(position);
         let id = u16::try_from(used.id).ok().filter(|id| *id < queue.size())?;
         let ahead = id.wrapping_sub(position) & (queue.size() - 1);
@@ -116,17 +116,17 @@ impl Order for InOrder {
     }
 
     #[inline(always)]
-    fn room(&self, queue: &SplitQueue) -> usize {
+    fn room(&self, queue: &impl Virtqueue) -> usize {
         usize::from(queue.size() - queue.outstanding())
     }
 
     #[inline(always)]
-    fn claim(&mut self, queue: &SplitQueue) -> Option<u16> {
+    fn claim(&mut self, queue: &impl Virtqueue) -> Option<u16> {
         (queue.outstanding() < queue.size()).then(|| queue.next_offer() & (queue.size() - 1))
     }
 
     #[inline(always)]
-    fn complete(&mut self, queue: &SplitQueue) -> Option<Used> {
+    fn complete(&mut self, queue: &impl Virtqueue) -> Option<Used> {
         let position = queue.next_taken();
         let used = queue.used(position);
         let is_single = self.batch.is_none() && used.id == u32::from(position & (queue.size() - 1));
@@ -134,7 +134,7 @@ impl Order for InOrder {
     }
 
     #[inline(always)]
-    fn complete_id(&mut self, queue: &SplitQueue) -> Option<u32> {
+    fn complete_id(&mut self, queue: &impl Virtqueue) -> Option<u32> {
         Some(u32::from(queue.next_taken() & (queue.size() - 1)))
     }
 
@@ -145,7 +145,7 @@ impl Order for InOrder {
 impl InOrder {
     /// As [`complete`](Order::complete), where the device writes one element for several.
     #[cold]
-    fn complete_batched(&mut self, queue: &SplitQueue, position: u16) -> Option<Used> {
+    fn complete_batched(&mut self, queue: &impl Virtqueue, position: u16) -> Option<Used> {
         let batch = match self.batch {
             Some(batch) => batch,
             None => self.open(queue, position)?,

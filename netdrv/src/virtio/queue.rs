@@ -1,7 +1,4 @@
 //! A split virtqueue: three areas of shared memory and the indices of the two sides (virtio 1.2, 2.7).
-//!
-//! The queue knows descriptors and indices, not packets. What the device writes is checked here as far as it
-//! is an index; ids and lengths are checked by the rings above.
 
 use core::mem;
 
@@ -10,22 +7,16 @@ use virtio_drivers::transport::Transport;
 use super::error::VirtioError;
 use super::features::Features;
 use super::transport::{Doorbell, NetTransport};
+use super::virtqueue::{CACHE_LINE, DESCRIPTOR_NEXT, DESCRIPTOR_SIZE, IndexJump, Part, Used, Virtqueue};
 use crate::device::Quiesced;
 use crate::dma::{Cell, DmaMemory, Table, acquire, release, store_then_load};
 use crate::hal::Hal;
 
-/// Bytes of a descriptor: address, length, flags, next (2.7.5).
-const DESCRIPTOR_SIZE: usize = 16;
 /// Bytes of a used element: id and length (2.7.8).
 const USED_ELEMENT_SIZE: usize = 8;
 /// Flags and index, ahead of the ring in both the available and the used area.
 const AREA_HEADER: usize = 4;
-const CACHE_LINE: usize = 64;
 
-/// `VIRTQ_DESC_F_NEXT`: the chain goes on.
-pub(super) const DESCRIPTOR_NEXT: u16 = 1;
-/// `VIRTQ_DESC_F_WRITE`: the device writes the buffer; otherwise it reads it.
-pub(super) const DESCRIPTOR_WRITE: u16 = 2;
 /// `VIRTQ_AVAIL_F_NO_INTERRUPT`: the driver polls.
 const AVAILABLE_NO_INTERRUPT: u16 = 1;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device polls.
@@ -71,19 +62,6 @@ enum Notifications {
     /// By the index after which a notification is wanted. Holds the one that we last asked for.
     EventIndex { used_event: u16 },
 }
-
-/// One element of the used ring, as the device wrote it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Used {
-    /// The head of the descriptor chain.
-    pub(super) id: u32,
-    /// Bytes written to the buffer.
-    pub(super) len: u32,
-}
-
-/// The device moved its used index past what it was given: the ring means nothing any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct IndexJump;
 
 /// The driver's side of one queue.
 pub(super) struct SplitQueue {
@@ -170,80 +148,25 @@ impl SplitQueue {
         if queue.enabled { Ok(queue) } else { Err(VirtioError::QueueRefused { queue: index }) }
     }
 
-    /// Descriptors in the queue.
-    #[inline(always)]
-    pub(super) fn size(&self) -> u16 {
-        self.size
-    }
-
-    /// Chains offered and not yet taken back.
-    #[inline(always)]
-    pub(super) fn outstanding(&self) -> u16 {
-        self.offered.wrapping_sub(self.taken)
-    }
-
-    /// The position in the available ring that the next [`offer`](Self::offer) fills.
-    #[inline(always)]
-    pub(super) fn next_offer(&self) -> u16 {
-        self.offered
-    }
-
-    /// The position in the used ring that the next completion has.
-    #[inline(always)]
-    pub(super) fn next_taken(&self) -> u16 {
-        self.taken
-    }
-
-    /// Makes descriptor `id` one of `len` bytes at `address`. `next` counts only with [`DESCRIPTOR_NEXT`].
+    /// Makes descriptor `id` one of this part. `next` counts only with [`DESCRIPTOR_NEXT`].
     ///
     /// In a ring that runs smoothly it is that already, since buffers come back in a row.
     #[inline(always)]
-    pub(super) fn describe(&self, id: u16, address: u64, len: u32, flags: u16, next: u16) {
+    fn describe(&self, id: u16, part: Part, next: u16) {
+        let Part { address, len, flags } = part;
         let word = 2 * usize::from(id);
         self.descriptors.update(word, address);
         self.descriptors.update(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
     }
 
-    /// Puts the chain that begins at `id` into the available ring; the device sees it after
-    /// [`publish`](Self::publish).
+    /// Puts the chain that begins at `id` into the available ring.
     #[inline(always)]
-    pub(super) fn offer(&mut self, id: u16) {
+    fn make_available(&mut self, id: u16) {
         self.available_ring.update(usize::from(self.offered), id);
         self.offered = self.offered.wrapping_add(1);
     }
 
-    /// Makes what was offered visible to the device, and rings the doorbell if the device is seen to want that (2.7.13).
-    ///
-    /// Its wish may just be on its way, as the index is on its way to the device. A fence in between would tell, and would
-    /// wait until every line that was written before has come here: a fifth of what a packet costs. So the wish is looked
-    /// at again with the next publication, by when the index has long arrived, or by [`settle`](Self::settle) where
-    /// none follows.
-    #[inline(always)]
-    pub(super) fn publish(&mut self) {
-        if self.published == self.offered {
-            return;
-        }
-        release();
-        self.available_index.write(self.offered);
-        self.published = self.offered;
-        if self.is_wanted() {
-            self.ring();
-        }
-    }
-
-    /// Makes sure that a device that wants to know of what was published does: for a queue that has come to rest.
-    #[inline(always)]
-    pub(super) fn settle(&mut self) {
-        if self.settled != self.published {
-            store_then_load();
-            if self.is_wanted() {
-                self.ring();
-            }
-            self.settled = self.published;
-        }
-    }
-
-    /// Whether the device asks to be told of what was published since it last knew.
+    /// Whether the device asks to be told of what was published since it last knew (2.7.10).
     #[inline(always)]
     fn is_wanted(&self) -> bool {
         match self.notifications {
@@ -259,29 +182,6 @@ impl SplitQueue {
         self.doorbell.ring();
     }
 
-    /// How many completions can be taken now, at most `limit`. The device's index is looked at only where
-    /// those that are known do not suffice: each look costs a cache line that the device writes.
-    ///
-    /// While the device goes on, `behind` completions are left to it, and what is taken are at least as many: it is about to
-    /// write the lines again in which the newest are. A device that has written nothing since the last look is at rest,
-    /// and all is taken.
-    #[inline(always)]
-    pub(super) fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, IndexJump> {
-        let behind = behind.min(usize::from(self.size) / 8);
-        let known = usize::from(self.announced());
-        if known >= limit.saturating_add(behind) {
-            return Ok(limit);
-        }
-        let before = self.seen;
-        self.look()?;
-        let known = usize::from(self.announced());
-        if self.seen == before {
-            return Ok(known.min(limit));
-        }
-        let settled = known.saturating_sub(behind).min(limit);
-        Ok(if settled < behind.min(limit) { 0 } else { settled })
-    }
-
     /// Reads how far the device is.
     #[inline(always)]
     fn look(&mut self) -> Result<(), IndexJump> {
@@ -293,42 +193,6 @@ impl SplitQueue {
         self.seen = seen;
         self.keep_interrupts_away();
         Ok(())
-    }
-
-    /// Completions that are known and not taken.
-    #[inline(always)]
-    pub(super) fn announced(&self) -> u16 {
-        self.seen.wrapping_sub(self.taken)
-    }
-
-    /// The used element at `position`, which [`completed`](Self::completed) has announced.
-    #[inline(always)]
-    pub(super) fn used(&self, position: u16) -> Used {
-        let word = self.used_ring.read(usize::from(position));
-        Used { id: word as u32, len: (word >> 32) as u32 }
-    }
-
-    /// Counts one completion as taken.
-    #[inline(always)]
-    pub(super) fn advance(&mut self) {
-        self.taken = self.taken.wrapping_add(1);
-    }
-
-    /// Asks the device to interrupt at the next completion (2.7.7). The wish ends at the next look for completions. Returns
-    /// false where one came before the device could see the wish.
-    pub(super) fn arm(&mut self) -> bool {
-        match &mut self.notifications {
-            Notifications::EventIndex { used_event } => {
-                *used_event = self.taken;
-                self.used_event.write(self.taken);
-            }
-            Notifications::Flag { armed } => {
-                *armed = true;
-                self.available_flags.write(0);
-            }
-        }
-        store_then_load();
-        self.used_index.read() == self.taken
     }
 
     /// Takes the wish for interrupts back. With an event index a polling driver has no flag to set: it asks for an interrupt at an index that is
@@ -349,6 +213,114 @@ impl SplitQueue {
                 }
             }
         }
+    }
+}
+
+impl Virtqueue for SplitQueue {
+    #[inline(always)]
+    fn size(&self) -> u16 {
+        self.size
+    }
+
+    #[inline(always)]
+    fn outstanding(&self) -> u16 {
+        self.offered.wrapping_sub(self.taken)
+    }
+
+    #[inline(always)]
+    fn next_offer(&self) -> u16 {
+        self.offered
+    }
+
+    #[inline(always)]
+    fn next_taken(&self) -> u16 {
+        self.taken
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, id: u16, part: Part) {
+        self.describe(id, part, 0);
+        self.make_available(id);
+    }
+
+    /// The chain is the same every time, and descriptors are used in ring order as `VIRTIO_F_IN_ORDER` wants it.
+    fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
+        self.describe(0, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first }, 1);
+        self.describe(1, second, 0);
+        self.make_available(0);
+        0
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        if self.published == self.offered {
+            return;
+        }
+        release();
+        self.available_index.write(self.offered);
+        self.published = self.offered;
+        if self.is_wanted() {
+            self.ring();
+        }
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) {
+        if self.settled != self.published {
+            store_then_load();
+            if self.is_wanted() {
+                self.ring();
+            }
+            self.settled = self.published;
+        }
+    }
+
+    #[inline(always)]
+    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, IndexJump> {
+        let behind = behind.min(usize::from(self.size) / 8);
+        let known = usize::from(self.announced());
+        if known >= limit.saturating_add(behind) {
+            return Ok(limit);
+        }
+        let before = self.seen;
+        self.look()?;
+        let known = usize::from(self.announced());
+        if self.seen == before {
+            return Ok(known.min(limit));
+        }
+        let settled = known.saturating_sub(behind).min(limit);
+        Ok(if settled < behind.min(limit) { 0 } else { settled })
+    }
+
+    #[inline(always)]
+    fn announced(&self) -> u16 {
+        self.seen.wrapping_sub(self.taken)
+    }
+
+    #[inline(always)]
+    fn used(&self, position: u16) -> Used {
+        let word = self.used_ring.read(usize::from(position));
+        Used { id: word as u32, len: (word >> 32) as u32 }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+    }
+
+    fn arm(&mut self) -> bool {
+        match &mut self.notifications {
+            Notifications::EventIndex { used_event } => {
+                *used_event = self.taken;
+                self.used_event.write(self.taken);
+            }
+            Notifications::Flag { armed } => {
+                *armed = true;
+                self.available_flags.write(0);
+            }
+        }
+        store_then_load();
+        self.used_index.read() == self.taken
     }
 }
 

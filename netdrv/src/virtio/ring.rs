@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use super::order::Order;
-use super::queue::SplitQueue;
+use super::virtqueue::{Part, Virtqueue};
 use crate::device::Quiesced;
 use crate::packet::Packet;
 use crate::pool::FreeBuffer;
@@ -28,8 +28,8 @@ impl Fault {
 ///
 /// A ring that the device has broken beyond repair goes quiet: it has no room and no completions, and keeps
 /// its packets until the device is reset.
-pub(super) struct PacketRing<O: Order> {
-    queue: SplitQueue,
+pub(super) struct PacketRing<Q: Virtqueue, O: Order> {
+    queue: Q,
     order: O,
     /// By descriptor: the buffer that the device has, or `None` for a free descriptor.
     slots: Box<[Option<FreeBuffer>]>,
@@ -39,9 +39,9 @@ pub(super) struct PacketRing<O: Order> {
     quiesced: Quiesced,
 }
 
-impl<O: Order> PacketRing<O> {
+impl<Q: Virtqueue, O: Order> PacketRing<Q, O> {
     /// A ring over a fresh `queue`; each descriptor gets at most `capacity` bytes.
-    pub(super) fn new(queue: SplitQueue, capacity: u32, fault: Fault, quiesced: Quiesced) -> PacketRing<O> {
+    pub(super) fn new(queue: Q, capacity: u32, fault: Fault, quiesced: Quiesced) -> Self {
         PacketRing {
             order: O::new(queue.size(), capacity),
             slots: (0..queue.size()).map(|_| None).collect(),
@@ -73,8 +73,7 @@ impl<O: Order> PacketRing<O> {
         let Some(slot) = self.slots.get_mut(usize::from(id)) else { return Err(packet) };
         *slot = Some(FreeBuffer::of(packet));
         self.outstanding += 1;
-        self.queue.describe(id, address, len, flags, 0);
-        self.queue.offer(id);
+        self.queue.offer(id, Part { address, len, flags });
         Ok(())
     }
 
@@ -147,7 +146,7 @@ impl<O: Order> PacketRing<O> {
     }
 }
 
-impl<O: Order> Drop for PacketRing<O> {
+impl<Q: Virtqueue, O: Order> Drop for PacketRing<Q, O> {
     fn drop(&mut self) {
         // While the device may still read or write these buffers, they do not go home.
         if self.quiesced.is_confirmed() {

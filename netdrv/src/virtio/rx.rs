@@ -3,8 +3,9 @@
 use super::HEADER_LEN;
 use super::features::Features;
 use super::order::{AnyOrder, InOrder, Order};
-use super::queue::{DESCRIPTOR_WRITE, SplitQueue};
+use super::queue::SplitQueue;
 use super::ring::{Fault, PacketRing};
+use super::virtqueue::{DESCRIPTOR_WRITE, Virtqueue};
 use crate::device::{Quiesced, RxDrops, RxQueue};
 use crate::packet::{Burst, FRAME_CAPACITY, MAX_BURST, Packet};
 use crate::pool::PoolCache;
@@ -22,8 +23,8 @@ pub struct VirtioRx(Kind);
 
 /// Chosen once, from the negotiated features.
 enum Kind {
-    AnyOrder(RxRing<AnyOrder>),
-    InOrder(RxRing<InOrder>),
+    AnyOrder(RxRing<SplitQueue, AnyOrder>),
+    InOrder(RxRing<SplitQueue, InOrder>),
 }
 
 impl VirtioRx {
@@ -68,15 +69,15 @@ impl RxQueue for VirtioRx {
     }
 }
 
-struct RxRing<O: Order> {
-    ring: PacketRing<O>,
+struct RxRing<Q: Virtqueue, O: Order> {
+    ring: PacketRing<Q, O>,
     /// Buffers that a busy worker has in its hands and in a transmit ring; of a short ring three quarters.
     on_their_way: usize,
     drops: RxDrops,
 }
 
-impl<O: Order> RxRing<O> {
-    fn new(ring: PacketRing<O>) -> RxRing<O> {
+impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
+    fn new(ring: PacketRing<Q, O>) -> Self {
         let on_their_way = (3 * MAX_BURST).min(ring.room() / 4 * 3);
         RxRing { ring, on_their_way, drops: RxDrops::default() }
     }

@@ -5,6 +5,7 @@ use super::features::Features;
 use super::order::{AnyOrder, InOrder, Order};
 use super::queue::SplitQueue;
 use super::ring::{Fault, PacketRing};
+use super::virtqueue::Virtqueue;
 use crate::device::{Quiesced, TxQueue};
 use crate::packet::{BUFFER_SIZE, Burst, Packet};
 use crate::pool::PoolCache;
@@ -17,8 +18,8 @@ pub struct VirtioTx(Kind);
 
 /// Chosen once, from the negotiated features.
 enum Kind {
-    AnyOrder(TxRing<AnyOrder>),
-    InOrder(TxRing<InOrder>),
+    AnyOrder(TxRing<SplitQueue, AnyOrder>),
+    InOrder(TxRing<SplitQueue, InOrder>),
 }
 
 impl VirtioTx {
@@ -87,15 +88,15 @@ impl TxQueue for VirtioTx {
     }
 }
 
-struct TxRing<O: Order> {
-    ring: PacketRing<O>,
+struct TxRing<Q: Virtqueue, O: Order> {
+    ring: PacketRing<Q, O>,
     /// The longest frame that the device takes, in bytes.
     max_frame: usize,
     refused: u64,
 }
 
-impl<O: Order> TxRing<O> {
-    fn new(ring: PacketRing<O>, max_frame: usize) -> TxRing<O> {
+impl<Q: Virtqueue, O: Order> TxRing<Q, O> {
+    fn new(ring: PacketRing<Q, O>, max_frame: usize) -> Self {
         TxRing { ring, max_frame, refused: 0 }
     }
 

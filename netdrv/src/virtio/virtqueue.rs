@@ -1,0 +1,89 @@
+//! What the rings ask of a virtqueue, however it is laid out in memory.
+//!
+//! A queue knows descriptors and positions, not packets. What the device writes is checked by the queue as far as it says how
+//! far the device is; ids and lengths are checked by the rings above.
+
+/// Bytes of a descriptor in either layout (virtio 1.2, 2.7.5 and 2.8.13).
+pub(super) const DESCRIPTOR_SIZE: usize = 16;
+/// `VIRTQ_DESC_F_NEXT`: the chain goes on.
+pub(super) const DESCRIPTOR_NEXT: u16 = 1;
+/// `VIRTQ_DESC_F_WRITE`: the device writes the buffer; otherwise it reads it.
+pub(super) const DESCRIPTOR_WRITE: u16 = 2;
+pub(super) const CACHE_LINE: usize = 64;
+
+/// Memory that a descriptor describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    pub(super) address: u64,
+    pub(super) len: u32,
+    pub(super) flags: u16,
+}
+
+/// A completion, as the device wrote it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Used {
+    /// The buffer's descriptor, or the head of its chain.
+    pub(super) id: u32,
+    /// Bytes written to the buffer.
+    pub(super) len: u32,
+}
+
+/// The device went past what it was given: the ring means nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct IndexJump;
+
+/// The driver's side of one queue.
+///
+/// Positions count descriptors, or chains of them, that were offered and that came back, modulo 2^16; modulo the size they are
+/// places in a ring.
+pub(super) trait Virtqueue: Send {
+    /// Descriptors in the queue: a power of two.
+    fn size(&self) -> u16;
+
+    /// Buffers offered and not yet taken back.
+    fn outstanding(&self) -> u16;
+
+    /// The position that the next [`offer`](Self::offer) has.
+    fn next_offer(&self) -> u16;
+
+    /// The position that the next completion has.
+    fn next_taken(&self) -> u16;
+
+    /// Offers a buffer of one descriptor, named `id`; the device sees it after [`publish`](Self::publish). There is room for it.
+    fn offer(&mut self, id: u16, part: Part);
+
+    /// Offers a chain of what a queue of two descriptors has. Returns the id that it comes back with; it is taken back
+    /// when nothing is [announced](Self::announced) any more.
+    fn offer_chain(&mut self, first: Part, second: Part) -> u32;
+
+    /// Makes what was offered visible to the device, and rings the doorbell if the device is seen to want that.
+    ///
+    /// Its wish may just be on its way, as what was offered is on its way to the device. A fence in between would tell, and would
+    /// wait until every line that was written before has come here: a fifth of what a packet costs. So the wish is looked
+    /// at again with the next publication, by when all has long arrived, or by [`settle`](Self::settle) where none follows.
+    fn publish(&mut self);
+
+    /// Makes sure that a device that wants to know of what was published does: for a queue that has come to rest.
+    fn settle(&mut self);
+
+    /// How many completions can be taken now, at most `limit`. What the device writes is looked at only where
+    /// those that are known do not suffice: each look costs a cache line.
+    ///
+    /// While the device goes on, `behind` completions are left to it, and what is taken are at least as many: it is about to
+    /// write the lines again in which the newest are. A device that has written nothing since the last look is at rest,
+    /// and all is taken.
+    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, IndexJump>;
+
+    /// Completions that are known and not taken.
+    fn announced(&self) -> u16;
+
+    /// The completion at `position`, which [`completed`](Self::completed) has announced.
+    fn used(&self, position: u16) -> Used;
+
+    /// Counts one completion as taken.
+    fn advance(&mut self);
+
+    /// Asks the device to interrupt at the next completion. The wish ends at the next look for completions. Returns
+    /// false where one came before the device could see the wish.
+    fn arm(&mut self) -> bool;
+}
