@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use qemu::bench::instructions::Counter;
 use qemu::bench::{Way, budgets};
+use serde_json::Value;
 
 use crate::harness::{Need, test, test_with};
 use crate::process::run;
@@ -17,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks),
         test("bench::a_machine_that_forwards", measures_a_machine),
+        test("bench::from_port_to_port", measures_port_to_port),
         test_with(&NEEDS, "bench::every_stage_keeps_to_its_budget", budgets::check),
     ]
 }
@@ -36,14 +38,29 @@ fn dedicated_is_free_of_locks() -> Result<()> {
 
 /// `bench vm` finds something to measure, and says what it was measured on.
 fn measures_a_machine() -> Result<()> {
-    let sluice = env!("CARGO_BIN_EXE_sluice");
-    let said = run(&[sluice, "bench", "vm", "--table", "speed", "--work", "reflect", "--cores", "1"])?;
-    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
-    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let report = report(&["vm", "--table", "speed", "--work", "reflect", "--cores", "1"])?;
     let row = &report["tables"][0]["rows"][0];
     ensure!(row["work"] == "reflect" && row["Sluice"]["median"].as_f64() > Some(0.0), "{report}");
     ensure!(
         report["commit"].is_string() && report["machine"].as_str().is_some_and(|text| text.contains("cores"))
     );
     Ok(())
+}
+
+/// `bench tables` finds that every frame arrives, of whatever size.
+fn measures_port_to_port() -> Result<()> {
+    let report = report(&["tables", "--table", "port-to-port", "--sizes", "64,1514"])?;
+    for (row, size) in [64.0, 1514.0].into_iter().enumerate() {
+        let row = &report["tables"][0]["rows"][row];
+        ensure!(row["bytes"] == size && row["kpps"]["median"].as_f64() > Some(0.0), "{report}");
+        ensure!(row["lost"] == 0.0, "{report}");
+    }
+    Ok(())
+}
+
+/// Runs `sluice bench` with these arguments; what it wrote for programs.
+fn report(arguments: &[&str]) -> Result<Value> {
+    let said = run(&[&[env!("CARGO_BIN_EXE_sluice"), "bench"], arguments].concat())?;
+    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
