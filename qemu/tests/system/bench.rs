@@ -18,7 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks),
         test("bench::a_machine_that_forwards", measures_a_machine),
-        test("bench::from_port_to_port", measures_port_to_port),
+        test("bench::every_size_that_is_asked_for", sweeps_sizes),
         test_with(&NEEDS, "bench::every_stage_keeps_to_its_budget", budgets::check),
     ]
 }
@@ -36,6 +36,26 @@ fn dedicated_is_free_of_locks() -> Result<()> {
     Ok(())
 }
 
+/// What `sluice bench` writes as JSON, with these arguments.
+fn report(arguments: &[&str]) -> Result<Value> {
+    let said = run(&[&[env!("CARGO_BIN_EXE_sluice"), "bench"], arguments].concat())?;
+    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+/// `bench native` measures every combination, each once; it fails if frames come out other than they should.
+fn sweeps_sizes() -> Result<()> {
+    let sizes = ["--length", "60,1514", "--ring", "64,256", "--batch", "8"];
+    let fixed = ["native", "--work", "reflect", "--format", "in-order", "--time", "20"];
+    let report = report(&[&fixed[..], &sizes].concat())?;
+    let rows = report["tables"][0]["rows"].as_array().context("no rows")?;
+    let size =
+        |row: &Value| ["B", "ring", "batch"].map(|column| row[column].as_f64().unwrap_or_default() as u64);
+    let measured: Vec<[u64; 3]> = rows.iter().map(size).collect();
+    ensure!(measured == [[60, 64, 8], [60, 256, 8], [1514, 64, 8], [1514, 256, 8]], "{report}");
+    Ok(())
+}
+
 /// `bench vm` finds something to measure, and says what it was measured on.
 fn measures_a_machine() -> Result<()> {
     let report = report(&["vm", "--table", "speed", "--work", "reflect", "--cores", "1"])?;
@@ -45,22 +65,4 @@ fn measures_a_machine() -> Result<()> {
         report["commit"].is_string() && report["machine"].as_str().is_some_and(|text| text.contains("cores"))
     );
     Ok(())
-}
-
-/// `bench tables` finds that every frame arrives, of whatever size.
-fn measures_port_to_port() -> Result<()> {
-    let report = report(&["tables", "--table", "port-to-port", "--sizes", "64,1514"])?;
-    for (row, size) in [64.0, 1514.0].into_iter().enumerate() {
-        let row = &report["tables"][0]["rows"][row];
-        ensure!(row["bytes"] == size && row["kpps"]["median"].as_f64() > Some(0.0), "{report}");
-        ensure!(row["lost"] == 0.0, "{report}");
-    }
-    Ok(())
-}
-
-/// Runs `sluice bench` with these arguments; what it wrote for programs.
-fn report(arguments: &[&str]) -> Result<Value> {
-    let said = run(&[&[env!("CARGO_BIN_EXE_sluice"), "bench"], arguments].concat())?;
-    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
