@@ -190,13 +190,18 @@ fn source(stack: [u8; 6], company: Company) -> impl FnMut(&mut Vec<u8>) -> bool 
 
 /// A frame of flow `number`.
 pub(super) fn flow(number: u16) -> Vec<u8> {
+    flow_of_length(number, FRAME_LEN)
+}
+
+/// The same in `len` bytes without CRC, at least 42.
+pub(super) fn flow_of_length(number: u16, len: usize) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
     let builder = PacketBuilder::ethernet2(STRANGER.0, [2, 0, 0, 0, 0, 3]);
     let mut frame = Vec::new();
     builder
         .ipv4([10, 1, high, low], [10, 2, high, low], 64)
         .udp(1024 + number, 9)
-        .write(&mut frame, &[0; FRAME_LEN - 42])
+        .write(&mut frame, &vec![0; len - 42])
         .expect("a vector takes every frame");
     frame
 }

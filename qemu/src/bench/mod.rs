@@ -12,6 +12,7 @@ mod native;
 mod ring;
 mod sharing;
 mod sheet;
+mod tables;
 mod vm;
 mod walk;
 
@@ -21,6 +22,7 @@ use clap::{Args, Subcommand};
 pub use self::budgets::BudgetOptions;
 pub use self::ixgbe::{IxgbeOptions, WalkIxgbeOptions};
 pub use self::native::{BackendOptions, Format, NativeOptions, Work};
+pub use self::tables::TablesOptions;
 pub use self::vm::VmOptions;
 use self::walk::Setup;
 pub use self::walk::Way;
@@ -40,6 +42,8 @@ pub enum Bench {
     Budgets(BudgetOptions),
     /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
     Sharing,
+    /// What the authors of patches for Linux and Open vSwitch measured, with Sluice in their place.
+    Tables(TablesOptions),
     /// A machine in QEMU: packets a second, time to the first frame, least memory.
     Vm(VmOptions),
     /// One worker for so many bursts: what counters of instructions run.
@@ -76,6 +80,7 @@ pub fn bench(what: &Bench) -> Result<()> {
         Bench::Backend(options) => native::serve(options),
         Bench::Budgets(options) => budgets::bench(options),
         Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
+        Bench::Tables(options) => sheet::publish("tables", &tables::measure(options)?),
         Bench::Vm(options) => sheet::publish("vm", &vm::measure(options)?),
         Bench::WalkIxgbe(options) => ixgbe::walk(options),
         Bench::Walk(WalkOptions { way, batch, bursts }) => {

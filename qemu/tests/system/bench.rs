@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks),
         test("bench::a_machine_that_forwards", measures_a_machine),
         test("bench::every_size_that_is_asked_for", sweeps_sizes),
+        test("bench::from_port_to_port", measures_port_to_port),
         test_with(&NEEDS, "bench::every_stage_keeps_to_its_budget", budgets::check),
     ]
 }
@@ -34,13 +35,6 @@ fn dedicated_is_free_of_locks() -> Result<()> {
     ensure!(dedicated.instructions < locked.instructions, "{dedicated:?} against {locked:?}");
     ensure!(dedicated.instructions > 32.0, "nobody forwards 32 packets with {dedicated:?}");
     Ok(())
-}
-
-/// What `sluice bench` writes as JSON, with these arguments.
-fn report(arguments: &[&str]) -> Result<Value> {
-    let said = run(&[&[env!("CARGO_BIN_EXE_sluice"), "bench"], arguments].concat())?;
-    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
 
 /// `bench native` measures every combination, each once; it fails if frames come out other than they should.
@@ -65,4 +59,22 @@ fn measures_a_machine() -> Result<()> {
         report["commit"].is_string() && report["machine"].as_str().is_some_and(|text| text.contains("cores"))
     );
     Ok(())
+}
+
+/// `bench tables` finds that every frame arrives, of whatever size.
+fn measures_port_to_port() -> Result<()> {
+    let report = report(&["tables", "--table", "port-to-port", "--sizes", "64,1514"])?;
+    for (row, size) in [64.0, 1514.0].into_iter().enumerate() {
+        let row = &report["tables"][0]["rows"][row];
+        ensure!(row["bytes"] == size && row["kpps"]["median"].as_f64() > Some(0.0), "{report}");
+        ensure!(row["lost"] == 0.0, "{report}");
+    }
+    Ok(())
+}
+
+/// Runs `sluice bench` with these arguments; what it wrote for programs.
+fn report(arguments: &[&str]) -> Result<Value> {
+    let said = run(&[&[env!("CARGO_BIN_EXE_sluice"), "bench"], arguments].concat())?;
+    let path = said.lines().find_map(|line| line.strip_prefix("as JSON: ")).context("no JSON")?;
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }

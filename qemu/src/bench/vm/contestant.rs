@@ -20,7 +20,7 @@ pub enum Work {
 
 impl Work {
     /// As Sluice's setting, the section of the XDP program and the table have it.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             Work::Reflect => "reflect",
             Work::Forward => "forward",
@@ -29,7 +29,7 @@ impl Work {
     }
 
     /// How many ports it takes.
-    pub(super) fn ports(self) -> usize {
+    pub(in crate::bench) fn ports(self) -> usize {
         match self {
             Work::Reflect | Work::Drop => 1,
             Work::Forward => 2,
@@ -38,7 +38,7 @@ impl Work {
 }
 
 /// A system that forwards.
-pub(super) struct Contestant {
+pub(in crate::bench) struct Contestant {
     system: System,
     artefact: Artefact,
 }
@@ -53,12 +53,12 @@ enum System {
 
 impl Contestant {
     /// Sluice, built if need be.
-    pub(super) fn sluice() -> Result<Contestant> {
+    pub(in crate::bench) fn sluice() -> Result<Contestant> {
         Ok(Contestant { system: System::Sluice, artefact: Artefact::build()? })
     }
 
     /// The Linux guest that the set-up has made.
-    pub(super) fn linux() -> Result<Contestant> {
+    pub(in crate::bench) fn linux() -> Result<Contestant> {
         let folder = emulator::cache()?.join("peers");
         let (kernel, initrd) = (folder.join("vmlinuz"), folder.join("linux.initrd"));
         ensure!(kernel.is_file() && initrd.is_file(), "no Linux guest; {} --peers makes one", process::SETUP);
@@ -66,7 +66,7 @@ impl Contestant {
         Ok(Contestant { system: System::Linux { initrd }, artefact })
     }
 
-    pub(super) fn name(&self) -> &'static str {
+    pub(in crate::bench) fn name(&self) -> &'static str {
         match self.system {
             System::Sluice => "Sluice",
             System::Linux { .. } => "Linux, XDP",
@@ -74,7 +74,7 @@ impl Contestant {
     }
 
     /// Bytes of what QEMU loads.
-    pub(super) fn size(&self) -> Result<u64> {
+    pub(in crate::bench) fn size(&self) -> Result<u64> {
         let initrd = match &self.system {
             System::Sluice => 0,
             System::Linux { initrd } => initrd.metadata()?.len(),
@@ -83,7 +83,7 @@ impl Contestant {
     }
 
     /// The machine, but for its ports.
-    pub(super) fn machine(&self, work: Work, cores: usize, memory_mib: usize) -> Machine {
+    pub(in crate::bench) fn machine(&self, work: Work, cores: usize, memory_mib: usize) -> Machine {
         let machine = Machine::new(&self.artefact).accel(Accel::Tcg).extra_args(["-cpu", "max"]);
         let machine = machine.cpus(cores).memory_mib(memory_mib).words(format!("program={}", work.name()));
         match &self.system {

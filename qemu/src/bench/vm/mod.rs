@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use self::contestant::{Contestant, Work};
+pub(super) use self::contestant::{Contestant, Work};
 use self::run::Run;
 use super::measure::Spread;
 use super::sheet::{Entry, Sheet};

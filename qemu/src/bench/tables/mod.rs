@@ -1,0 +1,84 @@
+//! `bench tables`: the tables that stand in the patch threads of Linux's drivers and of Open vSwitch, with Sluice in the place of
+//! what they measured.
+
+mod chain;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use self::chain::{Chain, Outcome, Path};
+use super::guest::FLOWS;
+use super::sheet::{Entry, Sheet};
+use super::vm::Contestant;
+
+/// The sizes of Open vSwitch's tables, in bytes without CRC.
+const SIZES: [usize; 7] = [64, 128, 256, 512, 768, 1024, 1514];
+
+/// Options of `sluice bench tables`.
+#[derive(Debug, Args)]
+pub struct TablesOptions {
+    /// Also measure what takes a Linux guest; scripts/setup.sh --peers makes it.
+    #[arg(long)]
+    pub peers: bool,
+    /// Only this table; may be given again.
+    #[arg(long = "table", value_enum)]
+    pub tables: Vec<Table>,
+    /// Frames of these sizes only, in bytes without CRC, 64 to 1514.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(64..=1514))]
+    pub sizes: Vec<u16>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// In at one port, out at the other, by size.
+    PortToPort,
+    /// From the wire to a Linux guest that sends it back, and to the wire again, by size.
+    Pvp,
+}
+
+/// The tables that are asked for.
+///
+/// # Errors
+/// When something that is needed is missing, or does not forward.
+pub(super) fn measure(options: &TablesOptions) -> Result<Vec<Sheet>> {
+    let is_wanted = |table| options.tables.is_empty() || options.tables.contains(&table);
+    let sluice = Contestant::sluice()?;
+    let mut sheets = Vec::new();
+    if is_wanted(Table::PortToPort) {
+        sheets.push(by_size("Port to port", Path::PortToPort, &sluice, options)?);
+        if options.peers {
+            let title = "Port to port, Linux with XDP in the place of Sluice";
+            sheets.push(by_size(title, Path::PortToPort, &Contestant::linux()?, options)?);
+        }
+    }
+    if is_wanted(Table::Pvp) {
+        if options.peers {
+            let title =
+                "PVP: to port 0, from port 1 to a Linux guest that reflects by XDP, and all the way back";
+            sheets.push(by_size(title, Path::Pvp, &sluice, options)?);
+        } else {
+            eprintln!("LEFT OUT: PVP, which takes a Linux guest; give --peers");
+        }
+    }
+    Ok(sheets)
+}
+
+/// A row for each size of frames.
+fn by_size(way: &str, path: Path, forwarder: &Contestant, options: &TablesOptions) -> Result<Sheet> {
+    let title = format!("{way}: in QEMU (TCG), one core, {FLOWS} flows, frames going one way");
+    let mut sheet = Sheet::new(title, ["bytes", "kpps", "Gb/s", "lost"]);
+    let chain = Chain::start(path, forwarder)?;
+    let chosen: Vec<usize> = options.sizes.iter().map(|&size| size.into()).collect();
+    for &size in if chosen.is_empty() { &SIZES[..] } else { &chosen } {
+        let Outcome { kpps, lost } = chain.measure(size)?;
+        let gigabits = kpps.median * 8.0 * size as f64 / 1e6;
+        sheet.row([
+            Entry::Number(size as f64, 0),
+            Entry::Spread(kpps, 0),
+            Entry::Number(gigabits, 2),
+            Entry::Number(lost as f64, 0),
+        ]);
+    }
+    Ok(sheet)
+}
