@@ -87,7 +87,7 @@ impl Pool {
 
     /// A cache over this pool, for one core.
     pub fn cache(&'static self) -> PoolCache {
-        PoolCache { pool: self, free: ArrayVec::new() }
+        PoolCache { pool: self, free: ArrayVec::new(), drawn: 0 }
     }
 
     /// Takes home one buffer whose handle ended outside any cache.
@@ -130,6 +130,10 @@ impl fmt::Debug for Pool {
 pub struct PoolCache {
     pool: &'static Pool,
     free: ArrayVec<FreeBuffer, CACHE_CAPACITY>,
+    /// How many more buffers came from the depot than went there. As many as that are extra: with all others in rings and
+    /// on their way, the rings have what they were filled with. Buffers that change cores count where they end, so that is
+    /// kept within what a cache can hold.
+    drawn: isize,
 }
 
 impl PoolCache {
@@ -157,21 +161,19 @@ impl PoolCache {
         self.free.pop().map(FreeBuffer::into_packet)
     }
 
-    /// The `count` buffers that came last, in the order in which they came; fewer where the cache has fewer. What came out
-    /// of a ring in a row thus goes into the next in a row, and in the end to the descriptors that it had before.
+    /// Takes buffers for a receive ring that lacks `room`: those that came back, in the order in which they came. What came
+    /// out of a ring in a row thus goes into the next in a row; and as there are as many of them as the ring has
+    /// descriptors, each comes to the descriptor that it had before, which need not be written again. So others are
+    /// taken, from the depot as well, only where the ring would lack more than `bearable`.
     #[inline(always)]
-    pub(crate) fn take_newest(&mut self, count: usize) -> impl Iterator<Item = FreeBuffer> {
-        let keep = self.free.len().saturating_sub(count);
-        self.free.drain(keep..)
-    }
-
-    /// Visits the depot if the cache is empty. Returns whether it has any buffers.
-    #[inline(always)]
-    pub(crate) fn stock(&mut self) -> bool {
-        if self.free.is_empty() {
+    pub(crate) fn take_back(&mut self, room: usize, bearable: usize) -> impl Iterator<Item = FreeBuffer> {
+        let returned = (self.free.len() as isize - self.drawn).max(0) as usize;
+        let wanted = returned.min(room).max(room.saturating_sub(bearable));
+        if self.free.len() < wanted.min(BULK) {
             self.refill();
         }
-        !self.free.is_empty()
+        let keep = self.free.len().saturating_sub(wanted);
+        self.free.drain(keep..)
     }
 
     /// Hands out `most` empty packets, fewer where cache and depot have no more. Returns how many.
@@ -180,7 +182,7 @@ impl PoolCache {
         let mut count = 0;
         while count < most {
             let wanted = (most - count).min(BULK);
-            if self.free.len() < wanted {
+            if self.free.len() < wanted.min(BULK) {
                 self.refill();
             }
             let rest = self.free.len().saturating_sub(wanted);
@@ -224,13 +226,21 @@ impl PoolCache {
 
     #[cold]
     fn refill(&mut self) {
+        let before = self.free.len();
         self.pool.withdraw(&mut self.free);
+        self.draw((self.free.len() - before) as isize);
     }
 
     /// Returns the buffers that were not used for longest.
     #[cold]
     fn spill(&mut self) {
         self.pool.depot.lock().free.extend(self.free.drain(..BULK));
+        self.draw(-(BULK as isize));
+    }
+
+    fn draw(&mut self, count: isize) {
+        const MOST: isize = CACHE_CAPACITY as isize;
+        self.drawn = (self.drawn + count).clamp(-MOST, MOST);
     }
 }
 

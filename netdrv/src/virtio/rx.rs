@@ -83,7 +83,11 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
     }
 
     fn fill(&mut self, cache: &mut PoolCache) {
-        self.rearm(cache, 0);
+        let mut before = 0;
+        while self.ring.room() != before {
+            before = self.ring.room();
+            self.rearm(cache, 0);
+        }
         self.ring.settle();
     }
 
@@ -116,20 +120,14 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
         burst.len() - before
     }
 
-    /// Re-arm: free descriptors get the buffers that have come back to the worker. Only where the ring lacks more than
-    /// `bearable`, the pool's depot is visited: with as many buffers in use as the ring has descriptors, each comes back
-    /// to its own. What is left is armed at a later call, so a ring that ran dry recovers by itself.
+    /// Re-arm: free descriptors get buffers that have come back, and others where the ring would lack more than
+    /// `bearable`. What is left is armed at a later call, so a ring that ran dry recovers by itself.
     #[inline(always)]
     fn rearm(&mut self, cache: &mut PoolCache, bearable: usize) {
-        loop {
-            for buffer in cache.take_newest(self.ring.room()) {
-                let packet = buffer.into_packet();
-                let header = packet.address() - HEADER_LEN as u64;
-                if self.ring.offer(packet, header, WRITABLE, DESCRIPTOR_WRITE).is_err() {
-                    break;
-                }
-            }
-            if self.ring.room() <= bearable || !cache.stock() {
+        for buffer in cache.take_back(self.ring.room(), bearable) {
+            let packet = buffer.into_packet();
+            let header = packet.address() - HEADER_LEN as u64;
+            if self.ring.offer(packet, header, WRITABLE, DESCRIPTOR_WRITE).is_err() {
                 break;
             }
         }

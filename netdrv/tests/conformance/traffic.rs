@@ -45,6 +45,38 @@ pub(crate) fn echo<B: Bench>(rig: &mut Rig<B>, frames: u32, batch: usize, max_le
     }
 }
 
+/// With a device that keeps order, each buffer comes to the receive descriptor that it had before, again and again: also after
+/// a jam, in which nothing came back from the transmit ring and the receive ring got other buffers.
+pub(crate) fn buffers_keep_their_descriptors<B: Bench>(mut rig: Rig<B>) {
+    const BATCH: usize = 8;
+    let ring = rig.bench.device().shape().rx_ring;
+    let mut next = 0;
+    let mut round = |is_jammed: bool| -> Vec<u64> {
+        (next..next + BATCH as u32).for_each(|number| rig.bench.feed(0, B::frame(number, 64)));
+        next += BATCH as u32;
+        rig.bench.run();
+        if !is_jammed {
+            rig.queues.tx[0].reclaim(&mut rig.cache);
+        }
+        let mut burst = Burst::new();
+        rig.queues.rx[0].receive(&mut rig.cache, &mut burst, BATCH);
+        let addresses = burst.iter().map(Packet::address).collect();
+        rig.queues.tx[0].enqueue(&mut burst);
+        rig.queues.tx[0].flush();
+        rig.cache.put_many(burst.drain(..));
+        addresses
+    };
+    let jams = (0..5 * ring / BATCH).map(|index| index > ring / BATCH && index < 2 * ring / BATCH);
+    for is_jammed in jams {
+        round(is_jammed);
+    }
+    let addresses: Vec<u64> = (0..4 * ring / BATCH).flat_map(|_| round(false)).collect();
+    assert!(addresses.len() >= 3 * ring, "{} frames received", addresses.len());
+    assert!(addresses.iter().zip(&addresses[ring..]).all(|(before, after)| before == after));
+    rig.drain(0);
+    rig.finish();
+}
+
 /// Receives and drops: the transmit side stays untouched.
 pub(crate) fn receive_only<B: Bench>(mut rig: Rig<B>) {
     let mut expected = 0;
