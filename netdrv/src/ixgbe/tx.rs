@@ -50,6 +50,12 @@ impl<B: Bar> IxgbeTx<B> {
         }
     }
 
+    /// From now on a write-back reports so many descriptors at most, instead of as many as suit the ring: for those who
+    /// measure what that is worth.
+    pub fn shorten_groups(&mut self, descriptors: u64) {
+        self.group_len = descriptors.clamp(1, self.group_len);
+    }
+
     /// Closes the groups that are full.
     #[inline(always)]
     fn close_full_groups(&mut self) {

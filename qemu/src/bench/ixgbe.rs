@@ -1,9 +1,9 @@
 //! `sluice bench ixgbe`: the driver of Intel's cards and a worker, as shipped, on one core, before an 82599 in shared memory
 //! that another core works.
 
-mod card;
+pub(super) mod card;
 mod lane;
-mod platform;
+pub(super) mod platform;
 
 use anyhow::{Context, Result};
 use clap::Args;

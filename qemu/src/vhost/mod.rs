@@ -114,6 +114,8 @@ impl Default for TrafficConfig {
 pub enum Drive {
     /// It looks all the time and asks for no kicks: the fastest, for a whole core.
     Poll,
+    /// It looks all the time, and asks for kicks as if it slept. A guest without the event index obeys.
+    PollKicked,
     /// It sleeps until it is kicked.
     Event,
 }

@@ -55,12 +55,15 @@ impl Service {
                 }
             }
             self.serve_frontend();
+            if self.drive == Drive::PollKicked {
+                self.ask_for_kicks();
+            }
             let moved = self.rounds();
             self.publish();
             if moved == 0 {
                 self.rest();
             }
-            if self.drive == Drive::Poll {
+            if self.polls() {
                 // Another port that looks all the time may share the core, and rings run full or dry in a time slice.
                 thread::yield_now();
             }
@@ -72,12 +75,25 @@ impl Service {
         self.publish();
     }
 
+    /// Whether the port looks all the time.
+    fn polls(&self) -> bool {
+        self.drive != Drive::Event
+    }
+
+    /// Asks for kicks of all rings, and hears none of them.
+    fn ask_for_kicks(&mut self) {
+        let mut device = lock(&self.device);
+        let pairs = 0..device.pairs();
+        let rings = pairs.flat_map(|pair| [(pair, Direction::Receive), (pair, Direction::Transmit)]);
+        arm(&mut device, &rings.collect::<Vec<_>>());
+    }
+
     /// A number of rounds without a look at anything else; a port that may sleep ends them when nothing moves.
     fn rounds(&mut self) -> usize {
         let mut device = lock(&self.device);
         let moved = (0..ROUNDS).map(|_| self.traffic.round(&mut device));
         match self.drive {
-            Drive::Poll => moved.sum(),
+            Drive::Poll | Drive::PollKicked => moved.sum(),
             Drive::Event => moved.take_while(|&moved| moved > 0).sum(),
         }
     }
@@ -128,7 +144,7 @@ impl Service {
     fn rest(&mut self) {
         let mut device = lock(&self.device);
         let running = device.running_pairs() > 0;
-        if self.drive == Drive::Poll && running {
+        if self.polls() && running {
             return;
         }
         let rings = rings_to_wait_for(&mut device, &self.traffic);

@@ -17,7 +17,7 @@ use netdrv::mmio::{Bar, Window};
 use super::platform::LargePages;
 
 /// Bytes of every frame, without CRC.
-pub(super) const FRAME_LEN: usize = 64;
+pub(in crate::bench) const FRAME_LEN: usize = 64;
 /// Words of a frame.
 const WORDS: usize = FRAME_LEN / 8;
 /// Where every frame comes from and goes to, and what it is; and the same with the addresses swapped. Its number follows, and
@@ -41,7 +41,7 @@ const PRESET: [(u32, u32); 6] = [
 
 /// BAR 0 as the driver sees it.
 #[derive(Clone)]
-pub(super) struct SharedBar(Window);
+pub(in crate::bench) struct SharedBar(Window);
 
 impl Bar for SharedBar {
     #[inline(always)]
@@ -57,7 +57,7 @@ impl Bar for SharedBar {
 }
 
 /// The registers.
-pub(super) struct SharedCard {
+pub(in crate::bench) struct SharedCard {
     memory: &'static DmaMemory,
     registers: Table<u32>,
 }
@@ -67,27 +67,34 @@ impl SharedCard {
     ///
     /// # Errors
     /// Where there is no memory for its registers.
-    pub(super) fn new() -> Result<SharedCard> {
+    pub(in crate::bench) fn new() -> Result<SharedCard> {
         let memory = DmaMemory::allocate::<LargePages>(BAR_LEN).map_err(|error| anyhow!("{error}"))?;
         let registers = memory.table(0, BAR_LEN / 4);
-        PRESET.iter().for_each(|&(offset, value)| registers.write(offset as usize / 4, value));
         // Drivers take registers to be there for ever.
-        Ok(SharedCard { memory: Box::leak(Box::new(memory)), registers })
+        let card = SharedCard { memory: Box::leak(Box::new(memory)), registers };
+        card.reset();
+        Ok(card)
+    }
+
+    /// Forgets what a driver has written; none may be there any more.
+    pub(in crate::bench) fn reset(&self) {
+        (0..BAR_LEN / 4).for_each(|register| self.registers.write(register, 0));
+        PRESET.iter().for_each(|&(offset, value)| self.registers.write(offset as usize / 4, value));
     }
 
     /// The way to the registers.
-    pub(super) fn bar(&self) -> SharedBar {
+    pub(in crate::bench) fn bar(&self) -> SharedBar {
         // SAFETY: the memory is there for as long as the program runs, and is nobody else's.
         SharedBar(unsafe { Window::map::<LargePages>(self.memory.address(0), BAR_LEN) })
     }
 
     /// The receiving side, once the driver has set its ring up.
-    pub(super) fn source(&self) -> Source {
+    pub(in crate::bench) fn source(&self) -> Source {
         Source { ring: self.ring(RDBAL), number: 0 }
     }
 
     /// The transmitting side, likewise.
-    pub(super) fn sink(&self) -> Sink {
+    pub(in crate::bench) fn sink(&self) -> Sink {
         Sink { ring: self.ring(TDBAL), last: 0, taken: 0, wrong: 0 }
     }
 
@@ -134,7 +141,7 @@ impl Ring {
 }
 
 /// Where frames come from.
-pub(super) struct Source {
+pub(in crate::bench) struct Source {
     ring: Ring,
     /// The number of the last frame.
     number: u64,
@@ -144,7 +151,7 @@ impl Source {
     /// Fills up to `most` of the buffers that the driver has given, and writes their descriptors back (7.1.6.2). Returns how
     /// many.
     #[inline(always)]
-    pub(super) fn deliver(&mut self, most: usize) -> usize {
+    pub(in crate::bench) fn deliver(&mut self, most: usize) -> usize {
         const DONE_AND_WHOLE: u64 = 0b11;
         let [first, second] = words(ADDRESSES);
         let number = &mut self.number;
@@ -160,13 +167,13 @@ impl Source {
     }
 
     /// Frames so far.
-    pub(super) fn delivered(&self) -> u64 {
+    pub(in crate::bench) fn delivered(&self) -> u64 {
         self.number
     }
 }
 
 /// Where they go.
-pub(super) struct Sink {
+pub(in crate::bench) struct Sink {
     ring: Ring,
     /// The number of the last frame.
     last: u64,
@@ -179,7 +186,7 @@ impl Sink {
     /// addresses swapped, and behind all that came before it. Reports where the driver asks for that (7.2.3.2.4, RS). Returns
     /// how many.
     #[inline(always)]
-    pub(super) fn take(&mut self, most: usize) -> usize {
+    pub(in crate::bench) fn take(&mut self, most: usize) -> usize {
         const REPORT_STATUS: u64 = 1 << 27;
         const DONE: u64 = 1 << 32;
         let [first, second] = words(SWAPPED);
@@ -201,14 +208,23 @@ impl Sink {
     }
 
     /// Frames so far.
-    pub(super) fn taken(&self) -> u64 {
+    pub(in crate::bench) fn taken(&self) -> u64 {
         self.taken
     }
 
     /// Those of them that were damaged, not swapped, or out of order.
-    pub(super) fn wrong(&self) -> u64 {
+    pub(in crate::bench) fn wrong(&self) -> u64 {
         self.wrong
     }
+}
+
+/// Frame `number` as it has to come out.
+#[inline(always)]
+pub(in crate::bench) fn outgoing(number: u64) -> [u8; FRAME_LEN] {
+    let mut frame = [0; FRAME_LEN];
+    frame[..SWAPPED.len()].copy_from_slice(&SWAPPED);
+    frame[SWAPPED.len()..][..8].copy_from_slice(&number.to_ne_bytes());
+    frame
 }
 
 fn words(bytes: [u8; 16]) -> [u64; 2] {

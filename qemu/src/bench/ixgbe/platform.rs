@@ -15,7 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 const LARGE_PAGE: usize = 2 << 20;
 
 /// Memory in large pages where it is as much; registers that are plain memory.
-pub(super) struct LargePages;
+pub(in crate::bench) struct LargePages;
 
 fn layout(pages: usize) -> Option<Layout> {
     let bytes = pages.checked_mul(PAGE_SIZE)?.next_multiple_of(LARGE_PAGE);

@@ -1,7 +1,9 @@
 //! `bench tables`: the tables that stand in the patch threads of Linux's drivers and of Open vSwitch, with Sluice in the place of
 //! what they measured.
 
+mod batching;
 mod chain;
+mod doorbells;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -31,6 +33,10 @@ pub struct TablesOptions {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Table {
+    /// What each measure of batching is worth to the driver of Intel's cards.
+    Batching,
+    /// What it is worth to ring doorbells only where a device asks for that.
+    Doorbells,
     /// In at one port, out at the other, by size.
     PortToPort,
     /// From the wire to a Linux guest that sends it back, and to the wire again, by size.
@@ -43,23 +49,26 @@ pub enum Table {
 /// When something that is needed is missing, or does not forward.
 pub(super) fn measure(options: &TablesOptions) -> Result<Vec<Sheet>> {
     let is_wanted = |table| options.tables.is_empty() || options.tables.contains(&table);
-    let sluice = Contestant::sluice()?;
+    let peers = options.peers;
     let mut sheets = Vec::new();
-    if is_wanted(Table::PortToPort) {
-        sheets.push(by_size("Port to port", Path::PortToPort, &sluice, options)?);
-        if options.peers {
-            let title = "Port to port, Linux with XDP in the place of Sluice";
-            sheets.push(by_size(title, Path::PortToPort, &Contestant::linux()?, options)?);
-        }
+    if is_wanted(Table::Batching) {
+        sheets.push(batching::table()?);
     }
-    if is_wanted(Table::Pvp) {
-        if options.peers {
-            let title =
-                "PVP: to port 0, from port 1 to a Linux guest that reflects by XDP, and all the way back";
-            sheets.push(by_size(title, Path::Pvp, &sluice, options)?);
-        } else {
-            eprintln!("LEFT OUT: PVP, which takes a Linux guest; give --peers");
-        }
+    if is_wanted(Table::Doorbells) {
+        sheets.push(doorbells::table(&Contestant::sluice()?)?);
+    }
+    if is_wanted(Table::PortToPort) {
+        sheets.push(by_size("Port to port", Path::PortToPort, &Contestant::sluice()?, options)?);
+    }
+    if is_wanted(Table::PortToPort) && peers {
+        let title = "Port to port, Linux with XDP in the place of Sluice";
+        sheets.push(by_size(title, Path::PortToPort, &Contestant::linux()?, options)?);
+    }
+    if is_wanted(Table::Pvp) && peers {
+        let title = "PVP: to port 0, from port 1 to a Linux guest that reflects by XDP, and all the way back";
+        sheets.push(by_size(title, Path::Pvp, &Contestant::sluice()?, options)?);
+    } else if is_wanted(Table::Pvp) {
+        eprintln!("LEFT OUT: PVP, which takes a Linux guest; give --peers");
     }
     Ok(sheets)
 }

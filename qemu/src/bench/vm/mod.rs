@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
 pub(super) use self::contestant::{Contestant, Work};
-use self::run::Run;
+pub(super) use self::run::Run;
 use super::measure::Spread;
 use super::sheet::{Entry, Sheet};
 use crate::interrupt;

@@ -13,7 +13,7 @@ use crate::bench::cpu;
 use crate::bench::guest::{FLOWS, flow};
 use crate::bench::measure::Spread;
 use crate::vhost::{Drive, Offer, Sink, Source, TrafficConfig, TrafficPort};
-use crate::{Guest, interrupt};
+use crate::{Guest, Machine, interrupt};
 
 /// Windows, how long each is, and what goes before the first.
 const WINDOWS: usize = 9;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A machine that forwards, or will soon. The generator sends from before its start.
-pub(super) struct Run {
+pub(in crate::bench) struct Run {
     guest: Guest,
     ports: Vec<TrafficPort>,
     work: Work,
@@ -41,8 +41,20 @@ struct Seen {
 }
 
 impl Run {
-    /// Starts it. The generator has the last of this process's cores, QEMU as many as the machine has from the first on.
+    /// Starts it, before ports that look all the time.
     pub(super) fn start(contestant: &Contestant, work: Work, cores: usize, memory_mib: usize) -> Result<Run> {
+        let ports = TrafficConfig { drive: Drive::Poll, ..Default::default() };
+        Run::start_before(&ports, contestant.machine(work, cores, memory_mib), work, cores)
+    }
+
+    /// Starts a machine with so many cores before ports like these, which flood it. The generator has the last of this
+    /// process's cores, QEMU as many as the machine has from the first on.
+    pub(in crate::bench) fn start_before(
+        ports: &TrafficConfig,
+        machine: Machine,
+        work: Work,
+        cores: usize,
+    ) -> Result<Run> {
         let host = cpu::cores()?;
         ensure!(host.len() >= 2, "QEMU and the generator have to run at a time, and there is one core");
         let sockets =
@@ -52,16 +64,14 @@ impl Run {
             let config = TrafficConfig {
                 // XDP on virtio-net wants a second pair for each core.
                 queue_pairs: 2 * cores as u16,
-                drive: Drive::Poll,
                 offer: Offer::Flood,
-                ..Default::default()
+                ..ports.clone()
             };
             let port = TrafficPort::listen(sockets.path().join(format!("port{port}")), config)?;
             port.start(source(host[host.len() - 1]), sink(work, Arc::clone(&seen)));
             Ok(port)
         };
         let ports = (0..work.ports()).map(listen).collect::<Result<Vec<_>>>()?;
-        let machine = contestant.machine(work, cores, memory_mib);
         let machine = ports.iter().fold(machine, |machine, port| machine.port(port.spec()));
         // QEMU inherits the cores of the thread that starts it.
         let start = || cpu::pin_to(&host[..cores.min(host.len())]).and_then(|()| machine.start());
@@ -84,7 +94,7 @@ impl Run {
     }
 
     /// Thousands of frames a second.
-    pub(super) fn rate(&self) -> Result<Spread> {
+    pub(in crate::bench) fn rate(&self) -> Result<Spread> {
         self.until_first()?.with_context(|| self.says("nothing is forwarded"))?;
         thread::sleep(WARM_UP);
         let mut rates = Vec::new();

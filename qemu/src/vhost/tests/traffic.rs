@@ -6,7 +6,7 @@ use super::guest::{Guest, Refuses, eventually};
 use super::{Bench, Kept, number, numbered, silence};
 use crate::vhost::{Drive, Faults, Feature, Offer, PairCounts, Steering, TrafficConfig, Window, flow_queue};
 
-const EVERY_DRIVE: [Drive; 2] = [Drive::Poll, Drive::Event];
+const EVERY_DRIVE: [Drive; 3] = [Drive::Poll, Drive::PollKicked, Drive::Event];
 
 /// Sends `count` frames through a reflecting guest and checks that each comes back once and in order.
 fn reflects(config: TrafficConfig, pairs: usize, size: u16, refuses: Refuses, count: u32) -> Vec<PairCounts> {
@@ -192,7 +192,7 @@ fn the_guest_is_interrupted_only_when_it_asks() {
 }
 
 #[test]
-fn a_polling_port_wants_no_kicks_and_an_idle_one_does() {
+fn a_polling_port_wants_no_kicks_unless_it_is_to_and_an_idle_one_does() {
     let without_event_index = Refuses { event_index: true, ..Default::default() };
     let bench = Bench::new(TrafficConfig { drive: Drive::Poll, ..Default::default() });
     let guest = Guest::start_with(bench.port.path(), 1, 64, without_event_index);
@@ -200,9 +200,11 @@ fn a_polling_port_wants_no_kicks_and_an_idle_one_does() {
     assert_eq!(guest.rings[1].used_flags(), 1, "VIRTQ_USED_F_NO_NOTIFY");
     drop(bench);
 
-    let bench = Bench::new(TrafficConfig::default());
-    let guest = Guest::start_with(bench.port.path(), 1, 64, without_event_index);
-    eventually(|| (guest.rings[1].used_flags() == 0).then_some(()));
+    for drive in [Drive::PollKicked, Drive::Event] {
+        let bench = Bench::new(TrafficConfig { drive, ..Default::default() });
+        let guest = Guest::start_with(bench.port.path(), 1, 64, without_event_index);
+        eventually(|| (guest.rings[1].used_flags() == 0).then_some(()));
+    }
 }
 
 #[test]
