@@ -1,5 +1,6 @@
 //! The control queue: commands that the device answers one at a time (virtio 1.2, 5.1.6.5).
 
+use alloc::boxed::Box;
 use core::{fmt, mem};
 
 use arrayvec::ArrayVec;
@@ -7,9 +8,8 @@ use arrayvec::ArrayVec;
 use super::config::RssLimits;
 use super::error::VirtioError;
 use super::features::Features;
-use super::queue::SplitQueue;
 use super::transport::NetTransport;
-use super::virtqueue::{DESCRIPTOR_WRITE, Part, Virtqueue};
+use super::virtqueue::{AnyQueue, DESCRIPTOR_WRITE, Part, Virtqueue};
 use crate::device::Quiesced;
 use crate::dma::{Cell, DmaMemory, Table};
 use crate::hal::Hal;
@@ -58,7 +58,7 @@ impl fmt::Display for ControlError {
 
 /// The driver's side of the control queue, with the memory of its one command.
 pub(super) struct ControlQueue {
-    queue: SplitQueue,
+    queue: Box<dyn Virtqueue>,
     command: Table<u8>,
     answer: Cell<u8>,
     memory: DmaMemory,
@@ -75,7 +75,13 @@ impl ControlQueue {
         features: Features,
         quiesced: &Quiesced,
     ) -> Result<ControlQueue, VirtioError> {
-        let queue = SplitQueue::create::<H>(transport, index, CONTROL_RING, features, quiesced)?;
+        // One command at a time comes back in order, whether that was agreed on or not.
+        let features = features | Features::IN_ORDER;
+        let queue: Box<dyn Virtqueue> =
+            match AnyQueue::create::<H>(transport, index, CONTROL_RING, features, quiesced)? {
+                AnyQueue::Split(queue) => Box::new(queue),
+                AnyQueue::Packed(queue) => Box::new(queue),
+            };
         let memory = DmaMemory::allocate::<H>(COMMAND_CAPACITY + 1)?;
         Ok(ControlQueue {
             queue,

@@ -6,8 +6,7 @@ use super::config::DeviceConfig;
 
 bitflags! {
     /// Feature bits by their names in the specification (virtio 1.2, 5.1.3 and 6). What is not named is never
-    /// accepted: checksum and segmentation offloads, mergeable receive buffers, indirect descriptors, packed
-    /// rings.
+    /// accepted: checksum and segmentation offloads, mergeable receive buffers, indirect descriptors.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Features: u64 {
         /// `VIRTIO_NET_F_MTU`: the device says how long frames may be.
@@ -30,6 +29,8 @@ bitflags! {
         /// the addresses that [`Hal`](crate::hal::Hal) promises, so there is nothing to translate and no
         /// reason to refuse.
         const ACCESS_PLATFORM = 1 << 33;
+        /// `VIRTIO_F_RING_PACKED`: queues are packed, not split.
+        const RING_PACKED = 1 << 34;
         /// `VIRTIO_F_IN_ORDER`: buffers are used in the order in which they were made available.
         const IN_ORDER = 1 << 35;
         /// `VIRTIO_F_ORDER_PLATFORM`: the device is a real one and needs the platform's barriers;

@@ -3,18 +3,19 @@
 //! The driver wants little: frames in, frames out, nothing computed for it. One descriptor holds one frame,
 //! headed by 12 bytes that lie in the buffer's headroom; notifications go out only when the device asks; it
 //! is never asked for interrupts. `rx.rs` and `tx.rs` move packets, `ring.rs` keeps them while the device has
-//! them, `virtqueue.rs` is what it lies in and `queue.rs` its memory.
+//! them, `virtqueue.rs` is what they lie in, and `split.rs` and `packed.rs` are the two layouts of it in memory.
 
 mod config;
 mod control;
 mod error;
 mod features;
 mod order;
+mod packed;
 mod pci;
-mod queue;
 mod registers;
 mod ring;
 mod rx;
+mod split;
 mod transport;
 mod tx;
 mod virtqueue;
@@ -26,8 +27,8 @@ use virtio_drivers::transport::{DeviceStatus, DeviceType, Transport};
 
 use self::config::{DeviceConfig, ETHERNET_OVERHEAD};
 use self::control::{CONTROL_RING, ControlError, ControlQueue};
-use self::queue::SplitQueue;
 use self::ring::Fault;
+use self::virtqueue::AnyQueue;
 use crate::device::{DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues, Quiesced};
 use crate::hal::Hal;
 use crate::packet::BUFFER_SIZE;
@@ -206,11 +207,11 @@ impl<T: NetTransport> VirtioNet<T> {
             self.interrupts += 1;
         }
         let (features, quiesced) = (self.features, &self.quiesced);
-        let queue = SplitQueue::create::<H>(&mut self.transport, rx, rx_ring, features, quiesced)?;
+        let queue = AnyQueue::create::<H>(&mut self.transport, rx, rx_ring, features, quiesced)?;
         let fault = Fault::default();
         self.rx.push(VirtioRx::new(queue, features, fault.clone(), quiesced.clone()));
         self.faults.push(fault);
-        let queue = SplitQueue::create::<H>(&mut self.transport, tx, tx_ring, features, quiesced)?;
+        let queue = AnyQueue::create::<H>(&mut self.transport, tx, tx_ring, features, quiesced)?;
         let fault = Fault::default();
         self.tx.push(VirtioTx::new(queue, features, self.max_frame(), fault.clone(), quiesced.clone()));
         self.faults.push(fault);

@@ -10,6 +10,19 @@ use crate::packet::Packet;
 use crate::pool::FreeBuffer;
 use crate::sync::{AtomicBool, Ordering};
 
+/// Makes a call of whichever kind of ring a queue has.
+macro_rules! for_any_kind {
+    ($kind:expr, $ring:ident => $call:expr) => {
+        match $kind {
+            Kind::Split($ring) => $call,
+            Kind::SplitInOrder($ring) => $call,
+            Kind::Packed($ring) => $call,
+            Kind::PackedInOrder($ring) => $call,
+        }
+    };
+}
+pub(super) use for_any_kind;
+
 /// Raised by a queue whose device has broken the ring, read by the device's owner on any core.
 #[derive(Clone, Default)]
 pub(super) struct Fault(Arc<AtomicBool>);

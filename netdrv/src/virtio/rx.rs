@@ -3,9 +3,10 @@
 use super::HEADER_LEN;
 use super::features::Features;
 use super::order::{AnyOrder, InOrder, Order};
-use super::queue::SplitQueue;
-use super::ring::{Fault, PacketRing};
-use super::virtqueue::{DESCRIPTOR_WRITE, Virtqueue};
+use super::packed::PackedQueue;
+use super::ring::{Fault, PacketRing, for_any_kind};
+use super::split::SplitQueue;
+use super::virtqueue::{AnyQueue, DESCRIPTOR_WRITE, Virtqueue};
 use crate::device::{Quiesced, RxDrops, RxQueue};
 use crate::packet::{Burst, FRAME_CAPACITY, MAX_BURST, Packet};
 use crate::pool::PoolCache;
@@ -23,49 +24,41 @@ pub struct VirtioRx(Kind);
 
 /// Chosen once, from the negotiated features.
 enum Kind {
-    AnyOrder(RxRing<SplitQueue, AnyOrder>),
-    InOrder(RxRing<SplitQueue, InOrder>),
+    Split(RxRing<SplitQueue, AnyOrder>),
+    SplitInOrder(RxRing<SplitQueue, InOrder>),
+    Packed(RxRing<PackedQueue, AnyOrder>),
+    PackedInOrder(RxRing<PackedQueue, InOrder>),
 }
 
 impl VirtioRx {
-    pub(super) fn new(queue: SplitQueue, features: Features, fault: Fault, quiesced: Quiesced) -> VirtioRx {
-        VirtioRx(if features.contains(Features::IN_ORDER) {
-            Kind::InOrder(RxRing::new(PacketRing::new(queue, WRITABLE, fault, quiesced)))
-        } else {
-            Kind::AnyOrder(RxRing::new(PacketRing::new(queue, WRITABLE, fault, quiesced)))
+    pub(super) fn new(queue: AnyQueue, features: Features, fault: Fault, quiesced: Quiesced) -> VirtioRx {
+        let in_order = features.contains(Features::IN_ORDER);
+        VirtioRx(match queue {
+            AnyQueue::Split(queue) if in_order => Kind::SplitInOrder(RxRing::new(queue, fault, quiesced)),
+            AnyQueue::Split(queue) => Kind::Split(RxRing::new(queue, fault, quiesced)),
+            AnyQueue::Packed(queue) if in_order => Kind::PackedInOrder(RxRing::new(queue, fault, quiesced)),
+            AnyQueue::Packed(queue) => Kind::Packed(RxRing::new(queue, fault, quiesced)),
         })
     }
 
     /// Gives the device as many buffers as it has descriptors, or as the pool has.
     pub(super) fn fill(&mut self, cache: &mut PoolCache) {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.fill(cache),
-            Kind::InOrder(ring) => ring.fill(cache),
-        }
+        for_any_kind!(&mut self.0, ring => ring.fill(cache));
     }
 }
 
 impl RxQueue for VirtioRx {
     #[inline]
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.receive(cache, burst, limit),
-            Kind::InOrder(ring) => ring.receive(cache, burst, limit),
-        }
+        for_any_kind!(&mut self.0, ring => ring.receive(cache, burst, limit))
     }
 
     fn arm(&mut self) -> bool {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.ring.arm(),
-            Kind::InOrder(ring) => ring.ring.arm(),
-        }
+        for_any_kind!(&mut self.0, ring => ring.ring.arm())
     }
 
     fn drops(&self) -> RxDrops {
-        match &self.0 {
-            Kind::AnyOrder(ring) => ring.drops,
-            Kind::InOrder(ring) => ring.drops,
-        }
+        for_any_kind!(&self.0, ring => ring.drops)
     }
 }
 
@@ -77,7 +70,8 @@ struct RxRing<Q: Virtqueue, O: Order> {
 }
 
 impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
-    fn new(ring: PacketRing<Q, O>) -> Self {
+    fn new(queue: Q, fault: Fault, quiesced: Quiesced) -> Self {
+        let ring = PacketRing::<Q, O>::new(queue, WRITABLE, fault, quiesced);
         let on_their_way = (3 * MAX_BURST).min(ring.room() / 4 * 3);
         RxRing { ring, on_their_way, drops: RxDrops::default() }
     }

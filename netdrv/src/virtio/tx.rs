@@ -3,9 +3,10 @@
 use super::HEADER_LEN;
 use super::features::Features;
 use super::order::{AnyOrder, InOrder, Order};
-use super::queue::SplitQueue;
-use super::ring::{Fault, PacketRing};
-use super::virtqueue::Virtqueue;
+use super::packed::PackedQueue;
+use super::ring::{Fault, PacketRing, for_any_kind};
+use super::split::SplitQueue;
+use super::virtqueue::{AnyQueue, Virtqueue};
 use crate::device::{Quiesced, TxQueue};
 use crate::packet::{BUFFER_SIZE, Burst, Packet};
 use crate::pool::PoolCache;
@@ -18,23 +19,30 @@ pub struct VirtioTx(Kind);
 
 /// Chosen once, from the negotiated features.
 enum Kind {
-    AnyOrder(TxRing<SplitQueue, AnyOrder>),
-    InOrder(TxRing<SplitQueue, InOrder>),
+    Split(TxRing<SplitQueue, AnyOrder>),
+    SplitInOrder(TxRing<SplitQueue, InOrder>),
+    Packed(TxRing<PackedQueue, AnyOrder>),
+    PackedInOrder(TxRing<PackedQueue, InOrder>),
 }
 
 impl VirtioTx {
     pub(super) fn new(
-        queue: SplitQueue,
+        queue: AnyQueue,
         features: Features,
         max_frame: usize,
         fault: Fault,
         quiesced: Quiesced,
     ) -> VirtioTx {
-        let capacity = BUFFER_SIZE as u32;
-        VirtioTx(if features.contains(Features::IN_ORDER) {
-            Kind::InOrder(TxRing::new(PacketRing::new(queue, capacity, fault, quiesced), max_frame))
-        } else {
-            Kind::AnyOrder(TxRing::new(PacketRing::new(queue, capacity, fault, quiesced), max_frame))
+        let in_order = features.contains(Features::IN_ORDER);
+        VirtioTx(match queue {
+            AnyQueue::Split(queue) if in_order => {
+                Kind::SplitInOrder(TxRing::new(queue, max_frame, fault, quiesced))
+            }
+            AnyQueue::Split(queue) => Kind::Split(TxRing::new(queue, max_frame, fault, quiesced)),
+            AnyQueue::Packed(queue) if in_order => {
+                Kind::PackedInOrder(TxRing::new(queue, max_frame, fault, quiesced))
+            }
+            AnyQueue::Packed(queue) => Kind::Packed(TxRing::new(queue, max_frame, fault, quiesced)),
         })
     }
 }
@@ -42,49 +50,31 @@ impl VirtioTx {
 impl TxQueue for VirtioTx {
     #[inline]
     fn reclaim(&mut self, cache: &mut PoolCache) -> usize {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.reclaim(cache),
-            Kind::InOrder(ring) => ring.reclaim(cache),
-        }
+        for_any_kind!(&mut self.0, ring => ring.reclaim(cache))
     }
 
     #[inline]
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.enqueue(burst),
-            Kind::InOrder(ring) => ring.enqueue(burst),
-        }
+        for_any_kind!(&mut self.0, ring => ring.enqueue(burst))
     }
 
     #[inline]
     fn flush(&mut self) {
-        match &mut self.0 {
-            Kind::AnyOrder(ring) => ring.ring.publish(),
-            Kind::InOrder(ring) => ring.ring.publish(),
-        }
+        for_any_kind!(&mut self.0, ring => ring.ring.publish());
     }
 
     #[inline]
     fn waiting(&self) -> usize {
-        match &self.0 {
-            Kind::AnyOrder(ring) => ring.ring.outstanding(),
-            Kind::InOrder(ring) => ring.ring.outstanding(),
-        }
+        for_any_kind!(&self.0, ring => ring.ring.outstanding())
     }
 
     #[inline]
     fn room(&self) -> usize {
-        match &self.0 {
-            Kind::AnyOrder(ring) => ring.ring.room(),
-            Kind::InOrder(ring) => ring.ring.room(),
-        }
+        for_any_kind!(&self.0, ring => ring.ring.room())
     }
 
     fn refused(&self) -> u64 {
-        match &self.0 {
-            Kind::AnyOrder(ring) => ring.refused,
-            Kind::InOrder(ring) => ring.refused,
-        }
+        for_any_kind!(&self.0, ring => ring.refused)
     }
 }
 
@@ -96,7 +86,8 @@ struct TxRing<Q: Virtqueue, O: Order> {
 }
 
 impl<Q: Virtqueue, O: Order> TxRing<Q, O> {
-    fn new(ring: PacketRing<Q, O>, max_frame: usize) -> Self {
+    fn new(queue: Q, max_frame: usize, fault: Fault, quiesced: Quiesced) -> Self {
+        let ring = PacketRing::new(queue, BUFFER_SIZE as u32, fault, quiesced);
         TxRing { ring, max_frame, refused: 0 }
     }
 

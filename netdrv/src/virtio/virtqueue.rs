@@ -3,6 +3,19 @@
 //! A queue knows descriptors and positions, not packets. What the device writes is checked by the queue as far as it says how
 //! far the device is; ids and lengths are checked by the rings above.
 
+use core::mem;
+
+use virtio_drivers::transport::Transport;
+
+use super::error::VirtioError;
+use super::features::Features;
+use super::packed::PackedQueue;
+use super::split::SplitQueue;
+use super::transport::NetTransport;
+use crate::device::Quiesced;
+use crate::dma::{DmaMemory, release};
+use crate::hal::Hal;
+
 /// Bytes of a descriptor in either layout (virtio 1.2, 2.7.5 and 2.8.13).
 pub(super) const DESCRIPTOR_SIZE: usize = 16;
 /// `VIRTQ_DESC_F_NEXT`: the chain goes on.
@@ -28,9 +41,9 @@ pub(super) struct Used {
     pub(super) len: u32,
 }
 
-/// The device went past what it was given: the ring means nothing any more.
+/// The device went past what it was given, or lost its place: the ring means nothing any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct IndexJump;
+pub(super) struct Nonsense;
 
 /// The driver's side of one queue.
 ///
@@ -72,7 +85,7 @@ pub(super) trait Virtqueue: Send {
     /// While the device goes on, `behind` completions are left to it, and what is taken are at least as many: it is about to
     /// write the lines again in which the newest are. A device that has written nothing since the last look is at rest,
     /// and all is taken.
-    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, IndexJump>;
+    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, Nonsense>;
 
     /// Completions that are known and not taken.
     fn announced(&self) -> u16;
@@ -86,4 +99,63 @@ pub(super) trait Virtqueue: Send {
     /// Asks the device to interrupt at the next completion. The wish ends at the next look for completions. Returns
     /// false where one came before the device could see the wish.
     fn arm(&mut self) -> bool;
+}
+
+/// A queue of the layout that was negotiated.
+pub(super) enum AnyQueue {
+    Split(SplitQueue),
+    Packed(PackedQueue),
+}
+
+impl AnyQueue {
+    /// Makes queue `index` with `size` descriptors and enables it (4.1.5.1.3). The driver polls: the device
+    /// is asked never to interrupt.
+    pub(super) fn create<H: Hal>(
+        transport: &mut impl NetTransport,
+        index: u16,
+        size: u16,
+        features: Features,
+        quiesced: &Quiesced,
+    ) -> Result<AnyQueue, VirtioError> {
+        Ok(if features.contains(Features::RING_PACKED) {
+            AnyQueue::Packed(PackedQueue::create::<H>(transport, index, size, features, quiesced)?)
+        } else {
+            AnyQueue::Split(SplitQueue::create::<H>(transport, index, size, features, quiesced)?)
+        })
+    }
+}
+
+/// The memory of a queue that the device has: freed only when it is known to have let go of it.
+pub(super) struct Lent {
+    memory: DmaMemory,
+    quiesced: Quiesced,
+}
+
+impl Lent {
+    /// Gives the device queue `index` with its areas at these places of `memory`: the descriptors, the driver's, the device's.
+    pub(super) fn to(
+        transport: &mut impl NetTransport,
+        index: u16,
+        size: u16,
+        memory: DmaMemory,
+        areas: [usize; 3],
+        quiesced: &Quiesced,
+    ) -> Result<Lent, VirtioError> {
+        let [descriptors, driver, device] = areas.map(|area| memory.address(area));
+        release();
+        transport.base_mut().queue_set(index, u32::from(size), descriptors, driver, device);
+        match transport.base_mut().queue_used(index) {
+            true => Ok(Lent { memory, quiesced: quiesced.clone() }),
+            false => Err(VirtioError::QueueRefused { queue: index }),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.quiesced.is_confirmed() {
+            // The device may still write here: one handle that is never dropped keeps the pages for ever.
+            mem::forget(self.memory.clone());
+        }
+    }
 }

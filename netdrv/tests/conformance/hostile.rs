@@ -30,10 +30,10 @@ pub(crate) fn bad_descriptors<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed) {
     for round in 1..=3 {
         assert!(rig.bench.misbehave(misdeed));
         assert!(rig.receive(0, 64).is_empty(), "{misdeed:?} is no frame");
-        assert_eq!(rig.drops(0).unknown_descriptor, round, "{misdeed:?} is counted");
         if rig.bench.device().fault().is_some() {
             return is_quiet(rig, 0);
         }
+        assert_eq!(rig.drops(0).unknown_descriptor, round, "{misdeed:?} is counted");
         rig.bench.feed(0, B::frame(0, FRAME_CAPACITY));
         rig.bench.run();
         assert_eq!(rig.receive(0, 64), [B::frame(0, FRAME_CAPACITY)]);

@@ -65,7 +65,7 @@ impl Controller {
             let obeyed = match self.manner {
                 Manner::Silent => continue,
                 Manner::Confused => {
-                    self.ring.complete_wrong(map, u32::from(chain.head) + 1);
+                    self.ring.complete_wrong(map, u32::from(chain.id) + 1);
                     continue;
                 }
                 Manner::RefusesAll => false,
@@ -75,7 +75,7 @@ impl Controller {
             if self.manner != Manner::Mute {
                 memory::write(map, answer.address, &[u8::from(!obeyed)]);
             }
-            self.ring.complete(chain.head, 1, false);
+            self.ring.complete(chain.id, 1, false);
             self.ring.publish(map);
         }
     }

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::control::Controller;
 use super::memory::{DeviceMemory, Loans};
 use super::profile::{Oddity, Profile, UNWANTED};
-use super::ring::{Completion, HEADER, Receiver, Registers, Ring, SILENT, Sender};
+use super::ring::{HEADER, Receiver, Registers, Ring, SILENT, Sender};
 use crate::bench::Misdeed;
 
 /// The rings, once the driver has said `DRIVER_OK`.
@@ -115,17 +115,7 @@ impl FakeDevice {
         let mut memory = DeviceMemory::new();
         let mut ring = |index: u16, registers: Registers| {
             let doorbell = &self.doorbells[usize::from(index)];
-            let in_order = accepted.contains(Features::IN_ORDER);
-            let event_index = accepted.contains(Features::EVENT_IDX);
-            let completion = match profile.completion {
-                Completion::Shuffled if in_order => Completion::OneByOne,
-                completion => completion,
-            };
-            let attention = profile.attention;
-            let mut ring =
-                Ring::new(index, registers, doorbell, attention, completion, event_index, in_order);
-            ring.start(memory.map());
-            ring
+            Ring::start(memory.map(), index, registers, doorbell, profile, accepted)
         };
         let (mut receivers, mut senders, mut controller) = (Vec::new(), Vec::new(), None);
         for (index, registers) in self.queues.iter().enumerate() {
@@ -211,17 +201,58 @@ impl FakeDevice {
                 receiver.lose()?;
                 receiver.ring.complete_wrong(map, u32::from(receiver.ring.last_completed()));
             }
-            Misdeed::ReceiveIndexJump => receiver.ring.jump(map),
+            Misdeed::ReceiveIndexJump => receiver.ring.jump(map)?,
             Misdeed::TransmitUnknown => {
                 self.outbound[0].extend(sender.look(map, &mut live.loans));
                 sender.lose()?;
                 sender.ring.complete_wrong(map, u32::MAX);
             }
-            Misdeed::TransmitIndexJump => sender.ring.jump(map),
+            Misdeed::TransmitIndexJump => sender.ring.jump(map)?,
             Misdeed::NeedsReset => self.status |= DeviceStatus::DEVICE_NEEDS_RESET,
             Misdeed::NeverStops => self.never_stops = true,
         }
         Some(())
+    }
+
+    fn live(&mut self) -> &mut Live {
+        self.live.as_mut().expect("a device that was started")
+    }
+
+    /// The driver may ask the first receive queue for interrupts from now on.
+    pub(crate) fn expect_interrupts(&mut self) {
+        self.live().receivers[0].ring.expect_interrupts();
+    }
+
+    /// How often that queue has interrupted.
+    pub(crate) fn interrupts(&mut self) -> usize {
+        self.live().receivers[0].ring.interrupts()
+    }
+
+    /// A device that polled its first transmit queue wants to be notified of what is sent.
+    pub(crate) fn doze(&mut self) {
+        self.live().senders[0].ring.doze();
+    }
+
+    /// Writes what has come in to receive buffers and says so of all but the first.
+    pub(crate) fn receive_all_but_the_first_descriptor(&mut self) {
+        let Some(live) = &mut self.live else { return };
+        let map = live.memory.map();
+        let receiver = &mut live.receivers[0];
+        receiver.look(map, &mut live.loans);
+        for frame in self.inbound[0].drain(..) {
+            assert!(
+                receiver.deliver(map, &mut live.loans, &frame),
+                "the test feeds no more than the ring has"
+            );
+        }
+        receiver.ring.write_entries(map);
+    }
+
+    /// Completes one more buffer than queue 0 or 1 has been given.
+    pub(crate) fn complete_what_it_has_not(&mut self, queue: usize) {
+        let live = self.live();
+        let ring = if queue == 0 { &mut live.receivers[0].ring } else { &mut live.senders[0].ring };
+        ring.complete_wrong(live.memory.map(), 0);
     }
 
     /// The configuration space (5.1.4).
@@ -336,8 +367,8 @@ impl Transport for FakeNet {
         queue: u16,
         size: u32,
         descriptors: PhysAddr,
-        available: PhysAddr,
-        used: PhysAddr,
+        driver: PhysAddr,
+        device_area: PhysAddr,
     ) {
         let mut device = self.lock();
         let ready = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER | DeviceStatus::FEATURES_OK;
@@ -345,7 +376,7 @@ impl Transport for FakeNet {
         assert!(size.is_power_of_two() && size <= device.max_size(queue), "queue {queue} of {size}");
         assert!(device.queues[usize::from(queue)].is_none(), "queue {queue} is set up once");
         if device.profile.oddity != Oddity::DeadQueue(queue) {
-            let registers = Registers { size: size as u16, descriptors, available, used };
+            let registers = Registers { size: size as u16, descriptors, driver, device: device_area };
             device.queues[usize::from(queue)] = Some(registers);
         }
     }

@@ -6,6 +6,7 @@ mod control;
 mod device;
 mod memory;
 mod negotiation;
+mod notifications;
 mod pci;
 mod profile;
 mod ring;
@@ -78,17 +79,26 @@ impl Bench for VirtioBench {
 /// Every way in which a sane device can treat its rings.
 pub(crate) fn flavours() -> Vec<Profile> {
     let mut flavours = Vec::new();
-    for event_index in [Features::EVENT_IDX, Features::empty()] {
-        for attention in [Attention::Sleeps, Attention::Polls] {
-            for (in_order, completion) in [
-                (Features::empty(), Completion::OneByOne),
-                (Features::empty(), Completion::Shuffled),
-                (Features::IN_ORDER, Completion::OneByOne),
-                (Features::IN_ORDER, Completion::InBatches),
-            ] {
-                let others = Features::all() - Features::EVENT_IDX - Features::IN_ORDER;
-                let features = others | event_index | in_order;
-                flavours.push(Profile { features, attention, completion, ..Profile::default() });
+    for layout in [Features::empty(), Features::RING_PACKED] {
+        for event_index in [Features::EVENT_IDX, Features::empty()] {
+            for attention in [Attention::Sleeps, Attention::Polls] {
+                for (in_order, completion) in [
+                    (Features::empty(), Completion::OneByOne),
+                    (Features::empty(), Completion::Shuffled),
+                    (Features::IN_ORDER, Completion::OneByOne),
+                    (Features::IN_ORDER, Completion::InBatches),
+                ] {
+                    let choices = Features::RING_PACKED | Features::EVENT_IDX | Features::IN_ORDER;
+                    let features = (Features::all() - choices) | layout | event_index | in_order;
+                    let says_written = completion != Completion::OneByOne;
+                    flavours.push(Profile {
+                        features,
+                        attention,
+                        completion,
+                        says_written,
+                        ..Profile::default()
+                    });
+                }
             }
         }
     }

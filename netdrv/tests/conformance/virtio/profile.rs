@@ -8,9 +8,9 @@ use super::control::Manner;
 use super::ring::{Attention, Completion};
 
 /// Offload bits that a driver of this suite must not accept: checksums, segmentation, mergeable buffers,
-/// indirect descriptors, packed rings, notification data, queue reset.
+/// indirect descriptors, notification data, queue reset.
 pub(super) const UNWANTED: u64 =
-    0b1_1111_1000_0011 | 1 << 15 | 1 << 21 | 1 << 28 | 1 << 34 | 1 << 38 | 1 << 40 | 1 << 57;
+    0b1_1111_1000_0011 | 1 << 15 | 1 << 21 | 1 << 28 | 1 << 38 | 1 << 40 | 1 << 57;
 
 /// A device.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Profile {
     pub(crate) rss: (u8, u16, u32),
     pub(crate) completion: Completion,
     pub(crate) attention: Attention,
+    /// Whether a packed ring says of buffers that they were written.
+    pub(crate) says_written: bool,
     pub(crate) control: Manner,
     pub(crate) config_len: usize,
     pub(crate) oddity: Oddity,
@@ -53,11 +55,11 @@ pub(crate) enum Oddity {
 }
 
 impl Default for Profile {
-    /// A device that offers all that the driver knows except `VIRTIO_F_IN_ORDER`, has one pair and does
+    /// A device that offers all that the driver knows except packed rings and `VIRTIO_F_IN_ORDER`, has one pair and does
     /// nothing wrong.
     fn default() -> Profile {
         Profile {
-            features: Features::all() - Features::IN_ORDER,
+            features: Features::all() - Features::RING_PACKED - Features::IN_ORDER,
             device_type: DeviceType::Network,
             mac: [0x52, 0x54, 0, 1, 2, 3],
             link_up: true,
@@ -68,6 +70,7 @@ impl Default for Profile {
             rss: (40, 128, 0x1ff),
             completion: Completion::OneByOne,
             attention: Attention::Sleeps,
+            says_written: true,
             control: Manner::Obeys,
             config_len: 24,
             oddity: Oddity::None,

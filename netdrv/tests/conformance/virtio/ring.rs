@@ -1,11 +1,19 @@
-//! The device's side of one queue: rust-vmm's queue, and a strict eye on what the driver does.
+//! The device's side of one queue, and a strict eye on what the driver does.
+//!
+//! Split rings are rust-vmm's. It has no packed ones, so those are written here.
+
+mod packed;
+mod split;
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use netdrv::virtio::Features;
+use vm_memory::GuestMemoryMmap;
 
+use self::packed::PackedSide;
+use self::split::SplitSide;
 use super::memory::{self, Loans};
+use super::profile::Profile;
 
 /// What an unrung doorbell holds: no queue has this index.
 pub(super) const SILENT: u16 = u16::MAX;
@@ -35,8 +43,8 @@ pub(crate) enum Attention {
 pub(super) struct Registers {
     pub(super) size: u16,
     pub(super) descriptors: u64,
-    pub(super) available: u64,
-    pub(super) used: u64,
+    pub(super) driver: u64,
+    pub(super) device: u64,
 }
 
 /// A descriptor of a chain that the device has.
@@ -50,75 +58,90 @@ pub(super) struct Part {
 /// A chain that the device has.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    pub(super) head: u16,
+    pub(super) id: u16,
     pub(super) parts: Vec<Part>,
+}
+
+/// A queue of one layout, as the device uses it.
+trait Side: Send {
+    /// The device wants no notifications.
+    fn disable_notification(&mut self, map: &GuestMemoryMmap);
+
+    /// The device wants a notification of the next buffer. Returns whether one has come already.
+    fn enable_notification(&mut self, map: &GuestMemoryMmap) -> bool;
+
+    /// Whether a driver that is asked for no notifications sends none; with some means it may send a few.
+    fn can_refuse_notifications(&self) -> bool;
+
+    /// The chains that the driver has offered since the last call.
+    fn take(&mut self, map: &GuestMemoryMmap) -> Vec<Chain>;
+
+    /// Completes these chains by one entry, which names the last of them.
+    fn complete(&mut self, map: &GuestMemoryMmap, ids: &[u16], written: u32);
+
+    /// The driver may see what was completed: the first entry is written last.
+    fn publish(&mut self, _map: &GuestMemoryMmap) {}
+
+    /// Completes descriptor `id` in place of one that the device keeps.
+    fn complete_wrong(&mut self, map: &GuestMemoryMmap, id: u32);
+
+    /// Claims more completions than the driver can know of; `None` where it has nothing to claim them with.
+    fn jump(&mut self, map: &GuestMemoryMmap) -> Option<()>;
+
+    /// Whether the driver has asked for an interrupt at what was completed since the last call.
+    fn wants_interrupt(&mut self, map: &GuestMemoryMmap) -> bool;
 }
 
 pub(super) struct Ring {
     index: u16,
-    queue: Queue,
-    registers: Registers,
+    size: u16,
+    side: Box<dyn Side>,
     doorbell: &'static AtomicU16,
     attention: Attention,
     completion: Completion,
-    event_index: bool,
     asleep: bool,
-    /// With `VIRTIO_F_IN_ORDER`: the descriptor that the next chain must begin with.
-    next_head: Option<u16>,
-    /// Completions that are not written yet: head, bytes written, and whether the element may be left out.
+    /// Completions that are not written yet: id, bytes written, and whether the entry may be left out.
     done: Vec<(u16, u32, bool)>,
     last_completed: u16,
+    /// Interrupts so far, where the driver may ask for any.
+    interrupts: Option<usize>,
 }
 
 impl Ring {
-    pub(super) fn new(
+    /// The device begins its work: what it asks of the driver is in memory before the driver adds anything.
+    pub(super) fn start(
+        map: &GuestMemoryMmap,
         index: u16,
         registers: Registers,
         doorbell: &'static AtomicU16,
-        attention: Attention,
-        completion: Completion,
-        event_index: bool,
-        in_order: bool,
+        profile: &Profile,
+        accepted: Features,
     ) -> Ring {
-        let mut queue = Queue::new(registers.size).expect("a size that virtio allows");
-        let halves = |address: u64| (Some(address as u32), Some((address >> 32) as u32));
-        let (low, high) = halves(registers.descriptors);
-        queue.set_desc_table_address(low, high);
-        let (low, high) = halves(registers.available);
-        queue.set_avail_ring_address(low, high);
-        let (low, high) = halves(registers.used);
-        queue.set_used_ring_address(low, high);
-        queue.set_event_idx(event_index);
-        queue.set_ready(true);
-        let taken = [
-            (queue.desc_table(), registers.descriptors),
-            (queue.avail_ring(), registers.available),
-            (queue.used_ring(), registers.used),
-        ];
-        assert!(taken.iter().all(|(taken, given)| taken == given), "queue {index}: an area is not aligned");
+        let event_index = accepted.contains(Features::EVENT_IDX);
+        let in_order = accepted.contains(Features::IN_ORDER);
+        let mut side: Box<dyn Side> = if accepted.contains(Features::RING_PACKED) {
+            Box::new(PackedSide::new(map, registers, event_index, profile.says_written))
+        } else {
+            Box::new(SplitSide::new(registers, event_index, in_order))
+        };
+        if profile.attention == Attention::Polls {
+            side.disable_notification(map);
+        }
         Ring {
             index,
-            queue,
-            registers,
+            size: registers.size,
+            side,
             doorbell,
-            attention,
-            completion: if in_order || completion != Completion::InBatches {
-                completion
-            } else {
-                Completion::OneByOne
+            attention: profile.attention,
+            completion: match profile.completion {
+                Completion::InBatches if !in_order => Completion::OneByOne,
+                Completion::Shuffled if in_order => Completion::OneByOne,
+                completion => completion,
             },
-            event_index,
             asleep: true,
-            next_head: in_order.then_some(0),
             done: Vec::new(),
             last_completed: 0,
-        }
-    }
-
-    /// The device begins its work: what it asks of the driver is in memory before the driver adds anything.
-    pub(super) fn start(&mut self, map: &GuestMemoryMmap) {
-        if self.attention == Attention::Polls {
-            self.queue.disable_notification(map).expect("memory");
+            interrupts: None,
         }
     }
 
@@ -126,37 +149,24 @@ impl Ring {
         self.completion
     }
 
+    /// A device that polled wants to be notified from now on.
+    pub(super) fn doze(&mut self) {
+        (self.attention, self.asleep) = (Attention::Sleeps, false);
+    }
+
     /// The chains that the driver has offered since the device looked last, if the device has a reason to
     /// look.
     pub(super) fn take(&mut self, map: &GuestMemoryMmap) -> Vec<Chain> {
-        assert!(self.queue.is_valid(map), "queue {}: its areas lie in DMA memory", self.index);
         let mut chains = Vec::new();
         if !self.is_awake(map) {
             return chains;
         }
         loop {
-            let size = self.registers.size;
-            let iter = self.queue.iter(map).expect("the available index moves by at most the ring's size");
-            for chain in iter {
-                let head = chain.head_index();
-                let parts: Vec<Part> = chain
-                    .map(|part| Part {
-                        address: part.addr().0,
-                        len: part.len(),
-                        writable: part.is_write_only(),
-                    })
-                    .collect();
-                assert!(!parts.is_empty(), "queue {}: chain {head} has no buffer", self.index);
-                if let Some(next) = &mut self.next_head {
-                    assert_eq!(head, *next, "queue {}: descriptors are offered in ring order", self.index);
-                    *next = (*next + parts.len() as u16) % size;
-                }
-                chains.push(Chain { head, parts });
-            }
+            chains.extend(self.side.take(map));
             if self.attention == Attention::Polls {
                 break;
             }
-            if !self.queue.enable_notification(map).expect("memory") {
+            if !self.side.enable_notification(map) {
                 self.asleep = true;
                 break;
             }
@@ -169,90 +179,72 @@ impl Ring {
         let rung = self.doorbell.swap(SILENT, Ordering::Relaxed);
         assert!(rung == SILENT || rung == self.index, "doorbell {} says {rung}", self.index);
         if self.attention == Attention::Polls {
-            assert!(
-                rung == SILENT || self.event_index,
-                "queue {}: notified in spite of the flag",
-                self.index
-            );
+            let may_be_rung = !self.side.can_refuse_notifications();
+            assert!(rung == SILENT || may_be_rung, "queue {}: notified in spite of the flag", self.index);
             return true;
         }
         if rung == self.index {
             self.asleep = false;
-            self.queue.disable_notification(map).expect("memory");
+            self.side.disable_notification(map);
         }
         !self.asleep
     }
 
     /// Counts a chain as completed; the driver hears of it at the next [`publish`](Self::publish).
     /// `skippable` says that the driver would assume the same length by itself.
-    pub(super) fn complete(&mut self, head: u16, written: u32, skippable: bool) {
-        self.done.push((head, written, skippable));
+    pub(super) fn complete(&mut self, id: u16, written: u32, skippable: bool) {
+        self.done.push((id, written, skippable));
     }
 
-    /// Writes the used elements of all that is completed.
+    /// From now on the driver may ask for interrupts.
+    pub(super) fn expect_interrupts(&mut self) {
+        self.interrupts = Some(0);
+    }
+
+    pub(super) fn interrupts(&self) -> usize {
+        self.interrupts.expect("a driver that may ask for interrupts")
+    }
+
+    /// Shows the driver all that is completed.
     pub(super) fn publish(&mut self, map: &GuestMemoryMmap) {
-        let old = self.queue.next_used();
+        self.write_entries(map);
+        self.side.publish(map);
+        if self.side.wants_interrupt(map) {
+            let interrupts = self.interrupts.as_mut();
+            *interrupts.expect("a driver that polls asks for no interrupt") += 1;
+        }
+    }
+
+    /// Writes the entries of all that is completed, which mean nothing without that of the first.
+    pub(super) fn write_entries(&mut self, map: &GuestMemoryMmap) {
         let mut rest = std::mem::take(&mut self.done).into_iter().peekable();
-        while rest.peek().is_some() {
-            let mut batch = vec![rest.next().expect("peeked")];
+        while let Some((mut last, mut written, mut skippable)) = rest.next() {
+            let mut ids = vec![last];
             while self.completion == Completion::InBatches
-                && batch.last().expect("one at least").2
+                && skippable
                 && fastrand::u8(..) > 40
                 && let Some(next) = rest.next()
             {
-                batch.push(next);
+                (last, written, skippable) = next;
+                ids.push(last);
             }
-            let (head, written, _) = *batch.last().expect("one at least");
-            if let [_] = batch[..] {
-                self.queue.add_used(map, head, written).expect("memory");
-            } else {
-                self.write_used(map, u32::from(head), written, batch.len() as u16);
-            }
-            self.last_completed = head;
+            self.side.complete(map, &ids, written);
+            self.last_completed = last;
         }
-        self.check_silence(map, old);
-    }
-
-    /// Writes one used element by hand, and moves the index by `count`.
-    fn write_used(&mut self, map: &GuestMemoryMmap, id: u32, written: u32, count: u16) {
-        let at = self.queue.next_used() % self.registers.size;
-        let element = self.registers.used + 4 + 8 * u64::from(at);
-        map.write_obj(u64::from(id) | u64::from(written) << 32, GuestAddress(element)).expect("memory");
-        self.queue.set_next_used(self.queue.next_used().wrapping_add(count));
-        self.write_used_index(map, self.queue.next_used());
-    }
-
-    fn write_used_index(&self, map: &GuestMemoryMmap, index: u16) {
-        map.store(index, GuestAddress(self.registers.used + 2), Ordering::Release).expect("memory");
-    }
-
-    /// The driver polls: moving the used index on from `old` must never ask for an interrupt.
-    fn check_silence(&self, map: &GuestMemoryMmap, old: u16) {
-        let available = self.registers.available;
-        let flags: u16 = map.load(GuestAddress(available), Ordering::Relaxed).expect("memory");
-        if !self.event_index {
-            assert_eq!(flags, 1, "queue {}: interrupts are off by flag", self.index);
-            return;
-        }
-        assert_eq!(flags, 0, "queue {}: with an event index the flags are 0", self.index);
-        let event = available + 4 + 2 * u64::from(self.registers.size);
-        let event: u16 = map.load(GuestAddress(event), Ordering::Relaxed).expect("memory");
-        let moved = self.queue.next_used().wrapping_sub(old);
-        assert!(event.wrapping_sub(old) >= moved, "queue {}: an interrupt at {event}", self.index);
     }
 
     /// Completes descriptor `id` in place of one that the device keeps.
     pub(super) fn complete_wrong(&mut self, map: &GuestMemoryMmap, id: u32) {
-        self.write_used(map, id, 64, 1);
+        self.side.complete_wrong(map, id);
     }
 
-    /// Claims a whole ring's worth of completions more than the driver can know of.
-    pub(super) fn jump(&mut self, map: &GuestMemoryMmap) {
-        self.write_used_index(map, self.queue.next_used().wrapping_add(self.registers.size).wrapping_add(1));
+    /// Claims more completions than the driver can know of; `None` where it has nothing to claim them with.
+    pub(super) fn jump(&mut self, map: &GuestMemoryMmap) -> Option<()> {
+        self.side.jump(map)
     }
 
     pub(super) fn size(&self) -> u16 {
-        self.registers.size
+        self.size
     }
 
     pub(super) fn last_completed(&self) -> u16 {
@@ -300,7 +292,7 @@ impl Receiver {
         bytes.extend(frame);
         memory::write(map, part.address, &bytes);
         loans.give_back(part.address);
-        self.ring.complete(chain.head, bytes.len() as u32, bytes.len() == part.len as usize);
+        self.ring.complete(chain.id, bytes.len() as u32, bytes.len() == part.len as usize);
         true
     }
 
@@ -313,7 +305,7 @@ impl Receiver {
     ) -> Option<()> {
         let chain = self.next()?;
         loans.give_back(chain.parts[0].address);
-        self.ring.complete(chain.head, len(chain.parts[0].len), false);
+        self.ring.complete(chain.id, len(chain.parts[0].len), false);
         self.ring.publish(map);
         Some(())
     }
@@ -373,7 +365,7 @@ impl Sender {
             assert!(now == sent, "{chain:?}: the driver changed a frame that it had sent");
             memory::write(map, part.address, &vec![SPENT; sent.len()]);
             loans.give_back(part.address);
-            self.ring.complete(chain.head, 0, true);
+            self.ring.complete(chain.id, 0, true);
         }
         self.ring.publish(map);
     }

@@ -1,13 +1,9 @@
 //! A split virtqueue: three areas of shared memory and the indices of the two sides (virtio 1.2, 2.7).
 
-use core::mem;
-
-use virtio_drivers::transport::Transport;
-
 use super::error::VirtioError;
 use super::features::Features;
 use super::transport::{Doorbell, NetTransport};
-use super::virtqueue::{CACHE_LINE, DESCRIPTOR_NEXT, DESCRIPTOR_SIZE, IndexJump, Part, Used, Virtqueue};
+use super::virtqueue::{CACHE_LINE, DESCRIPTOR_NEXT, DESCRIPTOR_SIZE, Lent, Nonsense, Part, Used, Virtqueue};
 use crate::device::Quiesced;
 use crate::dma::{Cell, DmaMemory, Table, acquire, release, store_then_load};
 use crate::hal::Hal;
@@ -85,15 +81,11 @@ pub(super) struct SplitQueue {
     /// Completions taken so far, modulo 2^16; the device had written those up to `seen` when we last looked.
     taken: u16,
     seen: u16,
-    memory: DmaMemory,
-    /// Whether the device has taken the queue: it may write to `memory` until it is quiesced.
-    enabled: bool,
-    quiesced: Quiesced,
+    _memory: Lent,
 }
 
 impl SplitQueue {
-    /// Makes queue `index` with `size` descriptors and enables it (4.1.5.1.3). The driver polls: the device
-    /// is asked never to interrupt.
+    /// See [`AnyQueue::create`](super::virtqueue::AnyQueue::create).
     pub(super) fn create<H: Hal>(
         transport: &mut impl NetTransport,
         index: u16,
@@ -114,7 +106,7 @@ impl SplitQueue {
             memory.cell::<u16>(layout.available).write(AVAILABLE_NO_INTERRUPT);
             Notifications::Flag { armed: false }
         };
-        let mut queue = SplitQueue {
+        Ok(SplitQueue {
             size,
             descriptors: memory.table(0, 2 * entries),
             available_ring: memory.table(available_ring, entries),
@@ -132,20 +124,8 @@ impl SplitQueue {
             settled: 0,
             taken: 0,
             seen: 0,
-            memory,
-            enabled: false,
-            quiesced: quiesced.clone(),
-        };
-        release();
-        transport.base_mut().queue_set(
-            index,
-            u32::from(size),
-            queue.memory.address(0),
-            queue.memory.address(layout.available),
-            queue.memory.address(layout.used),
-        );
-        queue.enabled = transport.base_mut().queue_used(index);
-        if queue.enabled { Ok(queue) } else { Err(VirtioError::QueueRefused { queue: index }) }
+            _memory: Lent::to(transport, index, size, memory, [0, layout.available, layout.used], quiesced)?,
+        })
     }
 
     /// Makes descriptor `id` one of this part. `next` counts only with [`DESCRIPTOR_NEXT`].
@@ -184,11 +164,11 @@ impl SplitQueue {
 
     /// Reads how far the device is.
     #[inline(always)]
-    fn look(&mut self) -> Result<(), IndexJump> {
+    fn look(&mut self) -> Result<(), Nonsense> {
         let seen = self.used_index.read();
         acquire();
         if seen.wrapping_sub(self.taken) > self.published.wrapping_sub(self.taken) {
-            return Err(IndexJump);
+            return Err(Nonsense);
         }
         self.seen = seen;
         self.keep_interrupts_away();
@@ -259,6 +239,10 @@ impl Virtqueue for SplitQueue {
         release();
         self.available_index.write(self.offered);
         self.published = self.offered;
+        // What is a ring behind was used, so the device knows of it.
+        if self.published.wrapping_sub(self.settled) > self.size {
+            self.settled = self.published.wrapping_sub(self.size);
+        }
         if self.is_wanted() {
             self.ring();
         }
@@ -276,7 +260,7 @@ impl Virtqueue for SplitQueue {
     }
 
     #[inline(always)]
-    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, IndexJump> {
+    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, Nonsense> {
         let behind = behind.min(usize::from(self.size) / 8);
         let known = usize::from(self.announced());
         if known >= limit.saturating_add(behind) {
@@ -321,15 +305,6 @@ impl Virtqueue for SplitQueue {
         }
         store_then_load();
         self.used_index.read() == self.taken
-    }
-}
-
-impl Drop for SplitQueue {
-    fn drop(&mut self) {
-        if self.enabled && !self.quiesced.is_confirmed() {
-            // The device may still write here: one handle that is never dropped keeps the pages for ever.
-            mem::forget(self.memory.clone());
-        }
     }
 }
 

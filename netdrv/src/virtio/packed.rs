@@ -1,0 +1,307 @@
+//! A packed virtqueue: one ring of descriptors that both sides write (virtio 1.2, 2.8).
+//!
+//! Two flags of a descriptor say whose it is, against a counter of one bit that each side flips when it comes to the ring's end.
+//! That counter is no state of its own here: it is the bit of a position above those that name the place.
+
+use super::error::VirtioError;
+use super::features::Features;
+use super::transport::{Doorbell, NetTransport};
+use super::virtqueue::{CACHE_LINE, DESCRIPTOR_NEXT, DESCRIPTOR_SIZE, Lent, Nonsense, Part, Used, Virtqueue};
+use crate::device::Quiesced;
+use crate::dma::{Cell, DmaMemory, Table, acquire, release, store_then_load};
+use crate::hal::Hal;
+
+/// `VIRTQ_DESC_F_AVAIL` and `VIRTQ_DESC_F_USED` in the second word of a descriptor, which holds length, id and flags (2.8.1,
+/// 2.8.13).
+const AVAILABLE: u64 = 1 << (48 + 7);
+const USED: u64 = 1 << (48 + 15);
+
+/// Notify never, and notify where a certain descriptor is made available or used (2.8.10). Anything else: always.
+const EVENTS_OFF: u16 = 1;
+const EVENTS_AT: u16 = 2;
+/// The part of an event's offset that is the wrap counter (2.8.14).
+const EVENT_WRAP: u16 = 1 << 15;
+
+/// Whose a descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// The device's: it was offered, and not used yet.
+    Device,
+    /// The driver's: the device has used it.
+    Driver,
+    /// No device leaves a descriptor so that it was offered.
+    Nobody,
+}
+
+/// The driver's side of one queue.
+pub(super) struct PackedQueue {
+    size: u16,
+    /// Of each descriptor its address, then length, id and flags in one word.
+    descriptors: Table<u64>,
+    /// What we ask of the device, and it of us: an offset in the ring, and how to read it.
+    driver_event: Cell<u32>,
+    device_event: Cell<u32>,
+    doorbell: Doorbell,
+    event_index: bool,
+    /// Whether we asked for an interrupt.
+    armed: bool,
+    /// Which bits of an id count descriptors to the end of a batch: none where each completion has a descriptor of its own.
+    batch: u16,
+    /// The second word of the first descriptor that is offered and not published: those behind it are the device's with it.
+    first: u64,
+    /// Positions of descriptors, modulo 2^16. Those up to `offered` were offered; the device can see those up to `published`,
+    /// and knows for sure of those up to `settled`, if it wants to know.
+    offered: u16,
+    published: u16,
+    settled: u16,
+    /// Those up to `taken` were taken back, and those up to `seen` can be.
+    taken: u16,
+    seen: u16,
+    _memory: Lent,
+}
+
+impl PackedQueue {
+    /// See [`AnyQueue::create`](super::virtqueue::AnyQueue::create).
+    pub(super) fn create<H: Hal>(
+        transport: &mut impl NetTransport,
+        index: u16,
+        size: u16,
+        features: Features,
+        quiesced: &Quiesced,
+    ) -> Result<PackedQueue, VirtioError> {
+        let entries = usize::from(size);
+        // The words about notifications have a line each: the two sides write them at their own times.
+        let driver_area = (entries * DESCRIPTOR_SIZE).next_multiple_of(CACHE_LINE);
+        let device_area = driver_area + CACHE_LINE;
+        let memory = DmaMemory::allocate::<H>(device_area + size_of::<u32>())?;
+        let driver_event = memory.cell(driver_area);
+        driver_event.write(event(EVENTS_OFF, 0));
+        Ok(PackedQueue {
+            size,
+            descriptors: memory.table(0, 2 * entries),
+            driver_event,
+            device_event: memory.cell(device_area),
+            doorbell: transport.doorbell(index)?,
+            event_index: features.contains(Features::EVENT_IDX),
+            armed: false,
+            batch: if features.contains(Features::IN_ORDER) { size - 1 } else { 0 },
+            first: 0,
+            offered: 0,
+            published: 0,
+            settled: 0,
+            taken: 0,
+            seen: 0,
+            _memory: Lent::to(transport, index, size, memory, [0, driver_area, device_area], quiesced)?,
+        })
+    }
+
+    /// Whether both wrap counters are, or were, one as the side came to `position`: they are in the first round.
+    #[inline(always)]
+    fn wrap(&self, position: u16) -> bool {
+        position & self.size == 0
+    }
+
+    /// The index of the second word of the descriptor at `position`; that before it is the first.
+    #[inline(always)]
+    fn word(&self, position: u16) -> usize {
+        2 * usize::from(position) + 1
+    }
+
+    /// Whose the descriptor at `position` is, if its second word is `word`.
+    #[inline(always)]
+    fn owner(&self, position: u16, word: u64) -> Owner {
+        let round = if self.wrap(position) { AVAILABLE | USED } else { 0 };
+        match (word ^ round) & (AVAILABLE | USED) {
+            0 => Owner::Driver,
+            USED => Owner::Device,
+            _ => Owner::Nobody,
+        }
+    }
+
+    /// Follows the device until it stops, or `wanted` completions are announced.
+    ///
+    /// Each descriptor is looked at: devices may write them in any order within a burst, and only up to the first that is not
+    /// used all are (2.8.2).
+    #[inline(always)]
+    fn look(&mut self, wanted: usize) -> Result<(), Nonsense> {
+        while usize::from(self.announced()) < wanted {
+            let word = self.descriptors.read(self.word(self.seen));
+            let owner = self.owner(self.seen, word);
+            let given = self.published.wrapping_sub(self.seen);
+            if given == 0 {
+                // All is used. The next descriptor still is as the round before has left it, unless the device goes too far.
+                if owner == Owner::Driver { return Err(Nonsense) } else { break }
+            }
+            match owner {
+                Owner::Device => break,
+                Owner::Nobody => return Err(Nonsense),
+                Owner::Driver => {}
+            }
+            let more = id(word).wrapping_sub(self.seen) & self.batch;
+            if more >= given || (self.batch > 0 && id(word) > self.batch) {
+                return Err(Nonsense);
+            }
+            self.seen = self.seen.wrapping_add(more + 1);
+        }
+        acquire();
+        if self.armed {
+            self.armed = false;
+            self.driver_event.write(event(EVENTS_OFF, 0));
+        }
+        Ok(())
+    }
+
+    /// Whether the device asks to be told of what was published since it last knew (2.8.10).
+    #[inline(always)]
+    fn is_wanted(&self) -> bool {
+        let event = self.device_event.read();
+        match (event >> 16) as u16 {
+            EVENTS_OFF => false,
+            EVENTS_AT if self.event_index => self.passes(event as u16, self.settled, self.published),
+            _ => self.settled != self.published,
+        }
+    }
+
+    /// Whether an offset from `old` to `new`, which are a ring apart at most, passes the one that `event` names.
+    #[inline(always)]
+    fn passes(&self, event: u16, old: u16, new: u16) -> bool {
+        let round = if event & EVENT_WRAP != 0 { 0 } else { self.size };
+        let event = (event & (self.size - 1)) | round;
+        let two_rounds = 2 * self.size - 1;
+        new.wrapping_sub(event).wrapping_sub(1) & two_rounds < new.wrapping_sub(old)
+    }
+
+    fn ring(&mut self) {
+        self.settled = self.published;
+        self.doorbell.ring();
+    }
+}
+
+/// A word about notifications: `how` they are wanted, and `at` which offset (2.8.14).
+const fn event(how: u16, at: u16) -> u32 {
+    (how as u32) << 16 | at as u32
+}
+
+/// The id in the second word of a descriptor.
+#[inline(always)]
+fn id(word: u64) -> u16 {
+    (word >> 32) as u16
+}
+
+impl Virtqueue for PackedQueue {
+    #[inline(always)]
+    fn size(&self) -> u16 {
+        self.size
+    }
+
+    #[inline(always)]
+    fn outstanding(&self) -> u16 {
+        self.offered.wrapping_sub(self.taken)
+    }
+
+    #[inline(always)]
+    fn next_offer(&self) -> u16 {
+        self.offered
+    }
+
+    #[inline(always)]
+    fn next_taken(&self) -> u16 {
+        self.taken
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, id: u16, part: Part) {
+        let Part { address, len, flags } = part;
+        let owner = if self.wrap(self.offered) { AVAILABLE } else { USED };
+        let word = u64::from(len) | u64::from(id) << 32 | u64::from(flags) << 48 | owner;
+        let place = self.word(self.offered);
+        self.descriptors.write(place - 1, address);
+        if self.offered == self.published {
+            self.first = word;
+        } else {
+            self.descriptors.write(place, word);
+        }
+        self.offered = self.offered.wrapping_add(1);
+    }
+
+    /// Its id, which counts in the last descriptor, is that one's place: as of a batch, so that both are announced with it.
+    fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
+        let id = self.offered.wrapping_add(1) & (self.size - 1);
+        self.offer(id, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first });
+        self.offer(id, second);
+        id.into()
+    }
+
+    #[inline(always)]
+    fn publish(&mut self) {
+        if self.published == self.offered {
+            return;
+        }
+        release();
+        self.descriptors.write(self.word(self.published), self.first);
+        self.published = self.offered;
+        // What is a ring behind was used, so the device knows of it.
+        if self.published.wrapping_sub(self.settled) > self.size {
+            self.settled = self.published.wrapping_sub(self.size);
+        }
+        if self.is_wanted() {
+            self.ring();
+        }
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) {
+        if self.settled != self.published {
+            store_then_load();
+            if self.is_wanted() {
+                self.ring();
+            }
+            self.settled = self.published;
+        }
+    }
+
+    #[inline(always)]
+    fn completed(&mut self, limit: usize, behind: usize) -> Result<usize, Nonsense> {
+        let behind = behind.min(usize::from(self.size) / 8);
+        let wanted = limit.saturating_add(behind);
+        let known = usize::from(self.announced());
+        if known >= wanted {
+            return Ok(limit);
+        }
+        let before = self.seen;
+        self.look(wanted)?;
+        let known = usize::from(self.announced());
+        if self.seen == before {
+            return Ok(known.min(limit));
+        }
+        let settled = known.saturating_sub(behind).min(limit);
+        Ok(if settled < behind.min(limit) { 0 } else { settled })
+    }
+
+    #[inline(always)]
+    fn announced(&self) -> u16 {
+        self.seen.wrapping_sub(self.taken)
+    }
+
+    /// The length counts whether or not the device says by `VIRTQ_DESC_F_WRITE` that it wrote anything (2.8.4): QEMU does not.
+    #[inline(always)]
+    fn used(&self, position: u16) -> Used {
+        let word = self.descriptors.read(self.word(position));
+        Used { id: id(word).into(), len: word as u32 }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.armed = true;
+        let how = if self.event_index { EVENTS_AT } else { 0 };
+        let wrap = if self.wrap(self.taken) { EVENT_WRAP } else { 0 };
+        self.driver_event.write(event(how, self.taken & (self.size - 1) | wrap));
+        store_then_load();
+        let word = self.descriptors.read(self.word(self.seen));
+        self.seen == self.taken && self.owner(self.seen, word) != Owner::Driver
+    }
+}
