@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use netdrv::virtio::{Doorbell, NetTransport, VirtioError};
+use netdrv::virtio::{Doorbell, Features, NetTransport, VirtioError};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Pid;
 use vhost::vhost_user::message::{
@@ -23,8 +23,6 @@ use super::memory::{Arena, silent_doorbell};
 
 /// Queues of one pair.
 const QUEUES: u16 = 2;
-/// `VIRTIO_F_RING_PACKED`.
-const RING_PACKED: u64 = 1 << 34;
 /// `VHOST_USER_F_PROTOCOL_FEATURES`.
 const PROTOCOL_FEATURES: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 /// Both wrap counters of a packed ring are one at the start (vhost-user, "Vring state description").
@@ -87,7 +85,7 @@ impl VhostNet {
 
     fn set_up(&mut self, queue: u16, size: u32, addresses: [PhysAddr; 3]) -> Result<()> {
         let index = usize::from(queue);
-        let base = if self.accepted & RING_PACKED == 0 { 0 } else { PACKED_BASE };
+        let base = if self.accepted & Features::RING_PACKED.bits() == 0 { 0 } else { PACKED_BASE };
         let [descriptors, driver, device] = addresses;
         let ring = VringConfigData {
             queue_max_size: size as u16,

@@ -29,7 +29,7 @@ pub struct NativeOptions {
     /// What the worker does; once for each [default: all].
     #[arg(long, value_enum)]
     pub work: Vec<Work>,
-    /// Format of the rings; once for each [default: split, in order].
+    /// Format of the rings; once for each [default: all].
     #[arg(long, value_enum)]
     pub format: Vec<Format>,
     /// Descriptors in a ring: a power of two.
@@ -79,6 +79,10 @@ pub enum Format {
     Split,
     /// Split rings with `VIRTIO_F_IN_ORDER`.
     InOrder,
+    /// Packed rings, buffers used in any order.
+    Packed,
+    /// Packed rings with `VIRTIO_F_IN_ORDER`.
+    PackedInOrder,
 }
 
 impl Format {
@@ -86,6 +90,8 @@ impl Format {
         let features = match self {
             Format::Split => Features::VERSION_1,
             Format::InOrder => Features::VERSION_1 | Features::IN_ORDER,
+            Format::Packed => Features::VERSION_1 | Features::RING_PACKED,
+            Format::PackedInOrder => Features::VERSION_1 | Features::RING_PACKED | Features::IN_ORDER,
         };
         features.bits()
     }
