@@ -4,6 +4,8 @@
 mod lane;
 mod queues;
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use self::lane::{BATCH, Outcome, RING, Rig, Without, Work};
@@ -13,6 +15,8 @@ use crate::bench::sheet::{Entry, Sheet};
 
 /// How often each is measured: where memory happens to lie differs from one time to the next.
 const TURNS: usize = 7;
+/// How long to try each time.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The measures: for which work each counts, its name, and how to do without.
 const MEASURES: [(&[Work], &str, Without); 5] = [
@@ -74,8 +78,8 @@ pub(super) fn table() -> Result<Sheet> {
 fn row(rig: &Rig, work: Work, name: &str, without: Without) -> Result<[Entry; 8]> {
     let (mut before, mut after) = (Outcome::default(), Outcome::default());
     for _ in 0..TURNS {
-        before.add(rig.measure(work, without)?);
-        after.add(rig.measure(work, Without::NOTHING)?);
+        before.add(rig.measure(work, without, PATIENCE)?);
+        after.add(rig.measure(work, Without::NOTHING, PATIENCE)?);
     }
     let [slower, faster] = [&before, &after].map(Outcome::mpps);
     Ok([

@@ -35,8 +35,6 @@ const SFP: u16 = 0x10fb;
 const WINDOW: u64 = 8 * 1024;
 /// Undisturbed windows of each thread that suffice.
 const WANTED: usize = 21;
-/// How long to try for them.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at what there is.
 const LOOK: Duration = Duration::from_millis(5);
 /// Frames that a card moves at a time, in each direction.
@@ -127,11 +125,12 @@ impl Rig {
         self.cards.len()
     }
 
-    /// Works until there are enough windows. There may be none, where other programs leave the cores no peace.
+    /// Works until there are enough windows, for so long at most. There may be none, where other programs leave the cores no
+    /// peace.
     ///
     /// # Errors
     /// When there are too few cores, when driver or forwarder refuse the set-up, and when what comes out is not what should.
-    pub(super) fn measure(&self, work: Work, without: Without) -> Result<Outcome> {
+    pub(super) fn measure(&self, work: Work, without: Without, patience: Duration) -> Result<Outcome> {
         let cores = cpu::two_cores()?;
         let logs: [Log; 2] = Default::default();
         let mut lane = Lane::new(self, work, without, &logs)?;
@@ -165,7 +164,7 @@ impl Rig {
             }
             let begin = Instant::now();
             let is_enough = || counted().iter().all(|windows| windows.len() >= WANTED);
-            while !is_enough() && begin.elapsed() < PATIENCE && !interrupt::happened() {
+            while !is_enough() && begin.elapsed() < patience && !interrupt::happened() {
                 thread::sleep(LOOK);
             }
             control.stop();
@@ -331,9 +330,10 @@ mod tests {
     fn every_way_moves_every_frame_and_who_does_without_writes_more_tails() {
         for workers in [1, 2] {
             let rig = Rig::new(workers).unwrap();
+            let measure = |work, without| rig.measure(work, without, Duration::from_millis(100)).unwrap();
             for (work, tails_a_packet) in [(Work::Rxdrop, 1), (Work::Txonly, 1), (Work::L2fwd, 2)] {
-                assert!(rig.measure(work, Without::NOTHING).unwrap().packets > 0, "{work:?}");
-                let Outcome { tails, packets, .. } = rig.measure(work, Without::EVERYTHING).unwrap();
+                assert!(measure(work, Without::NOTHING).packets > 0, "{work:?}");
+                let Outcome { tails, packets, .. } = measure(work, Without::EVERYTHING);
                 assert!(packets > 0 && tails >= tails_a_packet * packets, "{work:?}: {tails}, {packets}");
             }
         }
