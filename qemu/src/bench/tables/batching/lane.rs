@@ -239,7 +239,7 @@ impl Lane {
             registers.reset();
             let written = Arc::default();
             tails.push(Arc::clone(&written));
-            let single_steps = without.rx_tail.then_some(RING as u32);
+            let single_steps = without.rx_tail.then_some(RING as u32 - 1);
             let bar = TailBar { bar: registers.bar(), single_steps, written };
             let driver = Ixgbe::new::<LargePages>(bar, model, wish);
             let mut driver = driver.map_err(|error| anyhow!("{error}"))?;

@@ -21,7 +21,7 @@ const TDT: u32 = 0x0_6018;
 #[derive(Clone)]
 pub(super) struct TailBar {
     pub(super) bar: SharedBar,
-    /// Descriptors in the receive ring, where its tail is to be written for each of them.
+    /// Where the receive tail is to be written for each descriptor: one less than those of the ring.
     pub(super) single_steps: Option<u32>,
     pub(super) written: Arc<AtomicU64>,
 }
@@ -34,29 +34,20 @@ impl Bar for TailBar {
 
     #[inline(always)]
     fn write(&self, offset: u32, value: u32) {
-        if let Some(ring) = self.single_steps
+        let mut tails = u64::from(offset == RDT || offset == TDT);
+        if let Some(mask) = self.single_steps
             && offset == RDT
         {
-            let mut tail = self.bar.read(RDT);
-            while tail != value {
-                tail = (tail + 1) % ring;
-                self.bar.write(RDT, tail);
-                self.count();
-            }
-        } else {
-            self.bar.write(offset, value);
-            if offset == RDT || offset == TDT {
-                self.count();
-            }
+            let before = self.bar.read(RDT);
+            let steps = value.wrapping_sub(before) & mask;
+            (1..steps).for_each(|step| self.bar.write(RDT, (before + step) & mask));
+            tails = steps.into();
         }
-    }
-}
-
-impl TailBar {
-    /// Counts a tail that was written; one thread writes them.
-    #[inline(always)]
-    fn count(&self) {
-        self.written.store(self.written.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.bar.write(offset, value);
+        if tails > 0 {
+            // One thread writes tails.
+            self.written.store(self.written.load(Ordering::Relaxed) + tails, Ordering::Relaxed);
+        }
     }
 }
 
