@@ -145,7 +145,11 @@ impl ControlQueue {
             }
             core::hint::spin_loop();
         }
-        if self.queue.take_chain() == id { Ok(()) } else { Err(ControlError::Silent) }
+        let used = self.queue.used(self.queue.next_taken());
+        while self.queue.announced() > 0 {
+            self.queue.advance();
+        }
+        if used.id == id { Ok(()) } else { Err(ControlError::Silent) }
     }
 }
 

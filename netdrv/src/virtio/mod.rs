@@ -171,6 +171,7 @@ impl<T: NetTransport> VirtioNet<T> {
             self.status.remove(DeviceStatus::FEATURES_OK);
             return Err(VirtioError::FeaturesRefused(self.features));
         }
+        log::debug!("virtio-net: {:?}", self.features);
         Ok(())
     }
 

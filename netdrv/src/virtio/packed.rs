@@ -101,6 +101,12 @@ impl PackedQueue {
         position & self.size == 0
     }
 
+    /// The index of the second word of the descriptor at `position`; that before it is the first.
+    #[inline(always)]
+    fn word(&self, position: u16) -> usize {
+        2 * usize::from(position) + 1
+    }
+
     /// Whose the descriptor at `position` is, if its second word is `word`.
     #[inline(always)]
     fn owner(&self, position: u16, word: u64) -> Owner {
@@ -119,7 +125,7 @@ impl PackedQueue {
     #[inline(always)]
     fn look(&mut self, wanted: usize) -> Result<(), Nonsense> {
         while usize::from(self.announced()) < wanted {
-            let word = self.descriptors.read(word_index(self.seen));
+            let word = self.descriptors.read(self.word(self.seen));
             let owner = self.owner(self.seen, word);
             let given = self.published.wrapping_sub(self.seen);
             if given == 0 {
@@ -145,18 +151,18 @@ impl PackedQueue {
         Ok(())
     }
 
-    /// Whether the device asks to be told of what was published since it last knew (2.8.10).
+    /// Whether the device asks to be told of what was published after position `since` (2.8.10).
     #[inline(always)]
-    fn is_wanted(&self) -> bool {
+    fn is_wanted(&self, since: u16) -> bool {
         let event = self.device_event.read();
         match (event >> 16) as u16 {
             EVENTS_OFF => false,
-            EVENTS_AT if self.event_index => self.passes(event as u16, self.settled, self.published),
-            _ => self.settled != self.published,
+            EVENTS_AT if self.event_index => self.passes(event as u16, since, self.published),
+            _ => true,
         }
     }
 
-    /// Whether an offset from `old` to `new`, which are a ring apart at most, passes the one that `event` names.
+    /// Whether a way from `old` to `new`, of two rounds at most, passes the offset that `event` names.
     #[inline(always)]
     fn passes(&self, event: u16, old: u16, new: u16) -> bool {
         let round = if event & EVENT_WRAP != 0 { 0 } else { self.size };
@@ -174,12 +180,6 @@ impl PackedQueue {
 /// A word about notifications: `how` they are wanted, and `at` which offset (2.8.14).
 const fn event(how: u16, at: u16) -> u32 {
     (how as u32) << 16 | at as u32
-}
-
-/// The index of the second word of the descriptor at `position`; that before it is the first.
-#[inline(always)]
-fn word_index(position: u16) -> usize {
-    2 * usize::from(position) + 1
 }
 
 /// The id in the second word of a descriptor.
@@ -210,39 +210,26 @@ impl Virtqueue for PackedQueue {
     }
 
     #[inline(always)]
-    fn offer(&mut self, parts: impl Iterator<Item = (u16, Part)>) -> usize {
-        let descriptors = self.descriptors.words();
-        let (mut position, mut first) = (self.offered, self.first);
-        for (id, part) in parts {
-            let Part { address, len, flags } = part;
-            let owner = if self.wrap(position) { AVAILABLE } else { USED };
-            let word = u64::from(len) | u64::from(id) << 32 | u64::from(flags) << 48 | owner;
-            let place = word_index(position);
-            descriptors.write(place - 1, address);
-            if position == self.published {
-                first = word;
-            } else {
-                descriptors.write(place, word);
-            }
-            position = position.wrapping_add(1);
+    fn offer(&mut self, id: u16, part: Part) {
+        let Part { address, len, flags } = part;
+        let owner = if self.wrap(self.offered) { AVAILABLE } else { USED };
+        let word = u64::from(len) | u64::from(id) << 32 | u64::from(flags) << 48 | owner;
+        let place = self.word(self.offered);
+        self.descriptors.write(place - 1, address);
+        if self.offered == self.published {
+            self.first = word;
+        } else {
+            self.descriptors.write(place, word);
         }
-        let count = position.wrapping_sub(self.offered);
-        (self.offered, self.first) = (position, first);
-        usize::from(count)
+        self.offered = self.offered.wrapping_add(1);
     }
 
     /// Its id, which counts in the last descriptor, is that one's place: as of a batch, so that both are announced with it.
     fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
         let id = self.offered.wrapping_add(1) & (self.size - 1);
-        let first = Part { flags: first.flags | DESCRIPTOR_NEXT, ..first };
-        self.offer([(id, first), (id, second)].into_iter());
+        self.offer(id, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first });
+        self.offer(id, second);
         id.into()
-    }
-
-    fn take_chain(&mut self) -> u32 {
-        let id = self.used()(self.taken).id;
-        self.taken = self.seen;
-        id
     }
 
     #[inline(always)]
@@ -251,22 +238,26 @@ impl Virtqueue for PackedQueue {
             return;
         }
         release();
-        self.descriptors.write(word_index(self.published), self.first);
+        self.descriptors.write(self.word(self.published), self.first);
         self.published = self.offered;
         // What is a ring behind was used, so the device knows of it.
         if self.published.wrapping_sub(self.settled) > self.size {
             self.settled = self.published.wrapping_sub(self.size);
         }
-        if self.is_wanted() {
+        if self.is_wanted(self.settled) {
             self.ring();
         }
     }
 
+    /// A device may ask, then take what there is, and go to sleep with an event that lies behind: QEMU 7.2 does, once a frame is
+    /// gone that it could not send at once. So what counts is not what it was told of, but whether it asks for the next position;
+    /// and that only where it has used all up to there: otherwise it may have asked two rounds ago.
     #[inline(always)]
     fn settle(&mut self) {
         if self.settled != self.published {
             store_then_load();
-            if self.is_wanted() {
+            let round_trip = 2 * self.size - u16::from(self.seen == self.published);
+            if self.is_wanted(self.published.wrapping_sub(round_trip)) {
                 self.ring();
             }
             self.settled = self.published;
@@ -298,17 +289,14 @@ impl Virtqueue for PackedQueue {
 
     /// The length counts whether or not the device says by `VIRTQ_DESC_F_WRITE` that it wrote anything (2.8.4): QEMU does not.
     #[inline(always)]
-    fn used(&self) -> impl Fn(u16) -> Used {
-        let descriptors = self.descriptors.words();
-        move |position| {
-            let word = descriptors.read(word_index(position));
-            Used { id: id(word).into(), len: word as u32 }
-        }
+    fn used(&self, position: u16) -> Used {
+        let word = self.descriptors.read(self.word(position));
+        Used { id: id(word).into(), len: word as u32 }
     }
 
     #[inline(always)]
-    fn advance(&mut self, count: u16) {
-        self.taken = self.taken.wrapping_add(count);
+    fn advance(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
     }
 
     fn arm(&mut self) -> bool {
@@ -317,7 +305,7 @@ impl Virtqueue for PackedQueue {
         let wrap = if self.wrap(self.taken) { EVENT_WRAP } else { 0 };
         self.driver_event.write(event(how, self.taken & (self.size - 1) | wrap));
         store_then_load();
-        let word = self.descriptors.read(word_index(self.seen));
+        let word = self.descriptors.read(self.word(self.seen));
         self.seen == self.taken && self.owner(self.seen, word) != Owner::Driver
     }
 }

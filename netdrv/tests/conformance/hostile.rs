@@ -45,6 +45,8 @@ pub(crate) fn bad_descriptors<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed) {
 pub(crate) fn broken_rings<B: Bench>(mut rig: Rig<B>, misdeed: Misdeed, queue: usize) {
     echo(&mut rig, 100, 32, FRAME_CAPACITY);
     (0..5).for_each(|number| assert!(rig.send(0, &B::frame(number, 64))));
+    // At rest, so that the device knows of them for sure.
+    assert_eq!(rig.reclaim(0), 0);
     assert!(rig.bench.misbehave(misdeed));
     rig.receive(0, 64);
     rig.reclaim(0);

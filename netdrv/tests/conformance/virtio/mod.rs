@@ -81,7 +81,11 @@ pub(crate) fn flavours() -> Vec<Profile> {
     let mut flavours = Vec::new();
     for layout in [Features::empty(), Features::RING_PACKED] {
         for event_index in [Features::EVENT_IDX, Features::empty()] {
-            for attention in [Attention::Sleeps, Attention::Polls] {
+            for attention in [Attention::Sleeps, Attention::Polls, Attention::Nods] {
+                if attention == Attention::Nods && layout.is_empty() {
+                    // In a split ring a device moves its event on as it takes what is there.
+                    continue;
+                }
                 for (in_order, completion) in [
                     (Features::empty(), Completion::OneByOne),
                     (Features::empty(), Completion::Shuffled),

@@ -34,6 +34,8 @@ pub(crate) enum Completion {
 pub(crate) enum Attention {
     /// It asks to be notified, and looks when it was: a lost notification stops it for ever.
     Sleeps,
+    /// As before, but it asks before it has taken what is there: where it asks by position, that lies behind as it goes to sleep.
+    Nods,
     /// It looks all the time and wants no notifications.
     Polls,
 }
@@ -157,10 +159,15 @@ impl Ring {
     /// The chains that the driver has offered since the device looked last, if the device has a reason to
     /// look.
     pub(super) fn take(&mut self, map: &GuestMemoryMmap) -> Vec<Chain> {
-        let mut chains = Vec::new();
         if !self.is_awake(map) {
-            return chains;
+            return Vec::new();
         }
+        if self.attention == Attention::Nods {
+            self.side.enable_notification(map);
+            self.asleep = true;
+            return self.side.take(map);
+        }
+        let mut chains = Vec::new();
         loop {
             chains.extend(self.side.take(map));
             if self.attention == Attention::Polls {
