@@ -1,17 +1,40 @@
 #!/usr/bin/env bash
-# Fetches what `bench vm --peers` measures Sluice against, and leaves the system as it is: nothing is installed.
+# Fetches what the benchmarks measure Sluice against with `--peers`, and leaves the system as it is: nothing is installed.
 #
-#   peers/   a Linux guest with Debian's kernel for clouds, the smallest that it has, and XDP programs that do what Sluice's
-#            own do, on the kernel's virtio-net driver
+#   peers/   for `bench vm`: a Linux guest with Debian's kernel for clouds, the smallest that it has, and XDP programs that do
+#            what Sluice's own do, on the kernel's virtio-net driver
+#   dpdk/    for `bench native`: DPDK's testpmd with its vhost-user drivers
 #
-# It is made of Debian's packages in ${SLUICE_CACHE:-~/.cache/sluice}, and made again when it is absent or when this script has
-# changed.
+# Both are made of Debian's packages in ${SLUICE_CACHE:-~/.cache/sluice}, and made again when they are absent or when this script
+# has changed.
 set -euo pipefail
 # shellcheck source=scripts/debian.sh
 source "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
 main() {
     make_once peers "a Linux guest with XDP"
+    make_once dpdk "DPDK's testpmd"
+}
+
+# The drivers and the pools of buffers that testpmd looks for when it runs. Loaded as plugins they would have to lie in a
+# folder that only their owner writes to, as would all above it.
+readonly TESTPMD_DRIVERS="librte_net_virtio.so librte_net_vhost.so librte_mempool_ring.so"
+
+make_dpdk() {
+    local root=$scratch/root result=$scratch/result driver
+    local -a files=(usr/bin/dpdk-testpmd "$LIBRARIES/libgcc_s.so.1")
+    unpack "$root" dpdk-dev
+    for driver in $TESTPMD_DRIVERS; do files+=("$LIBRARIES/$driver"); done
+    mkdir -p "$result/usr/lib64" "$result/$LIBRARIES"
+    cp "$root/$LOADER" "$result/$LOADER"
+    add_programs "$root" "$result" "${files[@]}"
+    cat >"$result/testpmd" <<END
+#!/bin/sh
+# testpmd with the libraries that were unpacked beside it.
+here=\$(dirname "\$(readlink -f "\$0")")
+exec "\$here/$LOADER" --library-path "\$here/$LIBRARIES" --preload "$TESTPMD_DRIVERS" "\$here/usr/bin/dpdk-testpmd" "\$@"
+END
+    chmod +x "$result/testpmd"
 }
 
 make_peers() {

@@ -4,7 +4,8 @@
 #   scripts/setup.sh            what `cargo run --release -- demo` needs: a linker and QEMU
 #   scripts/setup.sh --tests    also what `cargo test` needs: firmware, GRUB, network tools, valgrind; and, unpacked into
 #                               the cache, a QEMU that takes cards and a Linux guest (scripts/setup-cards.sh)
-#   scripts/setup.sh --peers    also, unpacked into the cache, the Linux guest that `bench vm --peers` measures (setup-peers.sh)
+#   scripts/setup.sh --peers    also, unpacked into the cache, what `bench vm` and `bench native` measure with `--peers`: a Linux
+#                               guest, and DPDK's testpmd (scripts/setup-peers.sh)
 #   scripts/setup.sh --lint     also cargo-deny, built into ${SLUICE_CACHE:-~/.cache/sluice}
 #
 # Only what is missing is installed, as root or through sudo, and printed first. A machine that has everything is

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::bench::Bench;
 use crate::flows::MAX_FLOWS;
 use crate::plug::Plug;
+use crate::ports::Rings;
 use crate::{Accel, Chipset};
 
 /// Builds the Sluice packet forwarder and boots it in QEMU.
@@ -49,6 +50,9 @@ pub struct MachineOptions {
     /// Accelerator, instead of KVM where it works and TCG elsewhere.
     #[arg(long, value_enum)]
     pub accel: Option<Accel>,
+    /// The rings of virtio cards.
+    #[arg(long, value_enum, default_value_t)]
+    pub rings: Rings,
     /// Words for the image's command line, such as program=reflect.
     #[arg(last = true, value_name = "WORDS")]
     pub words: Vec<String>,

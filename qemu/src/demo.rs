@@ -101,6 +101,7 @@ fn start(image: &Artefact, options: &DemoOptions, endpoints: &[Endpoint], frames
         .cpus(vm.cpus.unwrap_or(2).into())
         .memory_mib(vm.memory as usize)
         .chipset(vm.machine)
+        .rings(vm.rings)
         .accel(vm.accel.unwrap_or_else(Accel::detect))
         .time_limit(Some(2 * BOOT_PATIENCE + Duration::from_secs(frames / SLOWEST_RATE)))
         .words("on-panic=exit")

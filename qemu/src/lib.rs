@@ -70,6 +70,6 @@ pub use guest::{Guest, Line, Ready, StopReport};
 pub use iso::Iso;
 pub use machine::{Boot, Chipset, Machine, Reset};
 pub use metrics::Metrics;
-pub use ports::PortSpec;
+pub use ports::{PortSpec, Rings};
 pub use symbols::Symbols;
 pub use tally::Counts;

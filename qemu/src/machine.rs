@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::guest::{Guest, LineHook};
-use crate::ports::{Bus, MAX_PORTS, PortSpec, escape};
+use crate::ports::{Bus, MAX_PORTS, PortSpec, Rings, Surroundings, escape};
 use crate::{Accel, Artefact, Iso, emulator, process};
 
 /// The I/O port of the exit device, QEMU's own default.
@@ -64,6 +64,7 @@ pub struct Machine {
     accel: Accel,
     boot: Boot,
     ports: Vec<PortSpec>,
+    rings: Rings,
     words: String,
     config: Option<PathBuf>,
     extra: Vec<OsString>,
@@ -92,6 +93,7 @@ impl Machine {
             accel: Accel::detect(),
             boot: Boot::Direct,
             ports: Vec::new(),
+            rings: Rings::default(),
             words: String::new(),
             config: None,
             extra: Vec::new(),
@@ -140,6 +142,13 @@ impl Machine {
     #[must_use]
     pub fn port(mut self, port: PortSpec) -> Self {
         self.ports.push(port);
+        self
+    }
+
+    /// The rings of its virtio cards.
+    #[must_use]
+    pub fn rings(mut self, rings: Rings) -> Self {
+        self.rings = rings;
         self
     }
 
@@ -253,8 +262,9 @@ impl Machine {
             }
         }
         let bus = if self.has_whole_cards() { Bus::Own } else { Bus::Common };
+        let surroundings = Surroundings { accel: self.accel, bus, rings: self.rings };
         for (index, port) in self.ports.iter().enumerate() {
-            command.args(port.arguments(index, self.accel, bus));
+            command.args(port.arguments(index, surroundings));
         }
         command.args(&self.extra);
         Ok(())
@@ -351,6 +361,8 @@ mod tests {
         let text = arguments(&machine().cpus(4).memory_mib(32).chipset(Chipset::Microvm).accel(Accel::Tcg));
         assert!(text.starts_with("-machine microvm,pcie=on -accel tcg,thread=multi -m 32M -smp 4"), "{text}");
         assert!(text.contains("-no-reboot"), "{text}");
+        let text = arguments(&machine().port(PortSpec::User).port(PortSpec::User).rings(Rings::Packed));
+        assert_eq!(text.matches(",packed=on").count(), 2, "{text}");
         let text = arguments(&machine().on_reset(Reset::Reboots).port(PortSpec::User).extra_args(["-S"]));
         assert!(
             !text.contains("-no-reboot") && text.contains("netdev=port0") && text.ends_with("-S"),

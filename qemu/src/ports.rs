@@ -66,9 +66,9 @@ impl PortSpec {
     /// The arguments of QEMU for this port as the machine's `index`-th: a network backend and the card in front of it.
     ///
     /// Ports get ascending PCI slots, so that their order in the image is the order in which they were given.
-    pub(crate) fn arguments(&self, index: usize, accel: Accel, bus: Bus) -> Vec<String> {
+    pub(crate) fn arguments(&self, index: usize, machine: Surroundings) -> Vec<String> {
         let slot = FIRST_SLOT + index;
-        let (bridge, place) = match bus {
+        let (bridge, place) = match machine.bus {
             Bus::Common => (None, format!("addr={slot:#x}")),
             Bus::Own => {
                 let number = index + 1;
@@ -81,7 +81,7 @@ impl PortSpec {
             Self::VfioUser { socket } => whole_card(index, socket),
             // The firmware need not run what the card brings to boot from the network.
             Self::Vfio { address } => format!("vfio-pci,host={address},{place},rombar=0"),
-            _ => self.card(index, accel, &place),
+            _ => self.card(index, machine, &place),
         };
         let backend = self.backend(index).map(|backend| ["-netdev".into(), backend]);
         let parts = [bridge, self.socket(index), backend, Some(["-device".into(), card])];
@@ -142,7 +142,7 @@ impl PortSpec {
     }
 
     /// A modern virtio card without boot ROM: the firmware would spend time on it and never use it.
-    fn card(&self, index: usize, accel: Accel, place: &str) -> String {
+    fn card(&self, index: usize, machine: Surroundings, place: &str) -> String {
         let mut card = format!(
             "virtio-net-pci,netdev=port{index},mac={},{place},disable-legacy=on,romfile=",
             mac(index),
@@ -155,7 +155,10 @@ impl PortSpec {
             // The largest that QEMU has; the driver chooses.
             card.push_str(",rx_queue_size=1024,tx_queue_size=1024");
         }
-        match (self, accel) {
+        if machine.rings == Rings::Packed {
+            card.push_str(",packed=on");
+        }
+        match (self, machine.accel) {
             // QEMU before 10 crashes with the vectors of a vhost-user card under TCG.
             (Self::VhostUser { .. }, Accel::Tcg) => card.push_str(",vectors=0"),
             // One vector per ring, one for the configuration and one for the control queue.
@@ -171,6 +174,24 @@ impl PortSpec {
             Self::Dgram { .. } | Self::VfioUser { .. } | Self::Vfio { .. } | Self::User => 1,
         }
     }
+}
+
+/// What is the same for all ports of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) accel: Accel,
+    pub(crate) bus: Bus,
+    pub(crate) rings: Rings,
+}
+
+/// The rings of virtio cards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Rings {
+    /// Split rings: what QEMU offers by default.
+    #[default]
+    Split,
+    /// Packed rings, where what the card is plugged into has them too.
+    Packed,
 }
 
 /// Where the ports of a machine are.
@@ -290,8 +311,12 @@ impl fmt::Display for PortSpec {
 mod tests {
     use super::*;
 
+    fn on(accel: Accel, bus: Bus) -> Surroundings {
+        Surroundings { accel, bus, rings: Rings::Split }
+    }
+
     fn arguments(spec: &PortSpec, index: usize, accel: Accel) -> String {
-        spec.arguments(index, accel, Bus::Common).join(" ")
+        spec.arguments(index, on(accel, Bus::Common)).join(" ")
     }
 
     #[test]
@@ -365,7 +390,9 @@ mod tests {
     fn a_card_of_this_machine_has_no_backend_and_is_looked_for_first() {
         let spec: PortSpec = "vfio:03:00.0".parse().unwrap();
         assert_eq!(arguments(&spec, 1, Accel::Kvm), "-device vfio-pci,host=0000:03:00.0,addr=0x3,rombar=0");
-        let [_, _, _, card] = &spec.arguments(1, Accel::Kvm, Bus::Own)[..] else { panic!("no root port") };
+        let [_, _, _, card] = &spec.arguments(1, on(Accel::Kvm, Bus::Own))[..] else {
+            panic!("no root port")
+        };
         assert_eq!(card, "vfio-pci,host=0000:03:00.0,bus=root1,rombar=0");
         let absent: PortSpec = "vfio:ffff:ff:1f.7".parse().unwrap();
         assert!(absent.check().unwrap_err().to_string().contains("no PCI device ffff:ff:1f.7"));
@@ -375,7 +402,7 @@ mod tests {
     fn each_port_can_have_a_root_port_of_its_own() {
         let card = PortSpec::VfioUser { socket: "/run/a\"b".into() };
         let [first, second] = [(&card, 0), (&PortSpec::User, 1)]
-            .map(|(spec, index)| spec.arguments(index, Accel::Tcg, Bus::Own));
+            .map(|(spec, index)| spec.arguments(index, on(Accel::Tcg, Bus::Own)));
         assert_eq!(first[..2], ["-device", "pcie-root-port,id=root0,chassis=1,slot=1,addr=0x2"]);
         let device: serde_json::Value = serde_json::from_str(&first[3]).unwrap();
         assert_eq!((&first[2], first.len()), (&"-device".to_owned(), 4));

@@ -41,6 +41,7 @@ fn describe(image: &Artefact, options: &RunOptions, ports: &[PortSpec]) -> Resul
         .cpus(vm.cpus.unwrap_or(1).into())
         .memory_mib(vm.memory as usize)
         .chipset(vm.machine)
+        .rings(vm.rings)
         .accel(vm.accel.unwrap_or_else(Accel::detect))
         .time_limit(None)
         .on_line(printer(image)?);

@@ -30,6 +30,17 @@ pub(super) const FRAME_LEN: usize = 64;
 /// Where every frame comes from and goes to, and what it is.
 const ADDRESSES: [u8; 16] = *b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01\x08\0\x45\0";
 
+/// The same with the rest of an IPv4 header (RFC 791, 3.1) and the ports of UDP (RFC 768): 10.0.0.0 speaks with 11.0.0.1.
+const FLOW: [u8; 38] = {
+    let mut head =
+        *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x32\0\0\0\0\x40\x11\0\0\x0a\0\0\0\x0b\0\0\x01\x10\0\0\x07";
+    head.split_at_mut(ADDRESSES.len()).0.copy_from_slice(&ADDRESSES);
+    head
+};
+/// Where the sender's address is, and the lowest of them.
+const SENDER: std::ops::Range<usize> = 26..30;
+const SENDERS: u32 = 10 << 24;
+
 /// The driver over such a card, and its queues with the device's side of them.
 pub(super) struct NullCard {
     driver: VirtioNet<NullTransport>,
@@ -50,7 +61,7 @@ impl NullCard {
         Ok(NullCard { driver: driver.map_err(|error| anyhow!("{error}"))?, transport })
     }
 
-    /// The queues; what is received goes into `recorder`.
+    /// The queues; what is received goes into `recorder`, and is of so many flows.
     ///
     /// # Errors
     /// When they were taken before.
@@ -58,6 +69,7 @@ impl NullCard {
         &mut self,
         pool: &'static Pool,
         recorder: Recorder,
+        flows: u32,
     ) -> Result<(NullRx, NullTx)> {
         let Queues { mut rx, mut tx } = self.driver.take_queues(pool).context("the queues are taken once")?;
         let (rx, tx) = (rx.remove(0), tx.remove(0));
@@ -67,7 +79,10 @@ impl NullCard {
             // SAFETY: the driver gave the areas of its queue, which lies in one struct with this ring; it uses atomics.
             anyhow::Ok(unsafe { Ring::new(Layout::Split, areas) })
         };
-        Ok((NullRx { ring: ring(0)?, queue: rx, recorder }, NullTx { ring: ring(1)?, queue: tx }))
+        Ok((
+            NullRx { ring: ring(0)?, queue: rx, recorder, flows, next: 0 },
+            NullTx { ring: ring(1)?, queue: tx },
+        ))
     }
 
     /// Buffers that the rings hold.
@@ -86,6 +101,9 @@ pub(super) struct NullRx {
     ring: Ring,
     queue: VirtioRx,
     recorder: Recorder,
+    flows: u32,
+    /// The flow of the next frame.
+    next: u32,
 }
 
 impl NullRx {
@@ -98,7 +116,11 @@ impl NullRx {
 impl RxQueue for NullRx {
     #[inline(always)]
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
-        deliver(&mut self.ring, limit);
+        if self.flows == 1 {
+            deliver(&mut self.ring, limit);
+        } else {
+            deliver_flows(&mut self.ring, limit, self.flows, &mut self.next);
+        }
         let received = self.queue.receive(cache, burst, limit);
         self.recorder.note(received);
         received
@@ -119,6 +141,19 @@ impl RxQueue for NullRx {
 #[inline(never)]
 fn deliver(ring: &mut Ring, most: usize) {
     ring.consume(most, (HEADER_LEN + FRAME_LEN) as u32, address_frame);
+}
+
+/// The same with frames of so many flows in turn.
+#[inline(never)]
+fn deliver_flows(ring: &mut Ring, most: usize, flows: u32, next: &mut u32) {
+    ring.consume(most, (HEADER_LEN + FRAME_LEN) as u32, |buffer| {
+        let frame = buffer + HEADER_LEN as u64;
+        let mut head = FLOW;
+        head[SENDER].copy_from_slice(&(SENDERS + *next).to_be_bytes());
+        *next = (*next + 1) % flows;
+        // SAFETY: as in `address_frame`.
+        unsafe { (frame as *mut [u8; FLOW.len()]).write_unaligned(head) };
+    });
 }
 
 /// Is done with all that is to be sent.

@@ -8,14 +8,18 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use forwarder::steer::RxMode;
 
 use super::ixgbe;
 use super::sheet::{Entry, Sheet};
-use super::walk::{CHORES_MS, Way};
+use super::walk::{CHORES_MS, Setup, Way};
 use crate::process;
 
 /// Bursts of the shorter run and of the longer one.
 const BURSTS: [u64; 2] = [200 * CHORES_MS, 400 * CHORES_MS];
+
+/// The fewest bursts at a receive queue: a ring has gone around, and caches of buffers are full.
+const FEWEST: u64 = 16 * CHORES_MS;
 
 /// What one burst costs a worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +77,43 @@ impl Stage {
     }
 }
 
+/// What there is to count of a packet's walk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// Instructions.
+    Instructions,
+    /// Reads and writes of memory.
+    References,
+    /// Those of them that miss a first-level cache.
+    Misses,
+}
+
+impl Cost {
+    /// All of them.
+    pub const ALL: [Cost; 3] = [Cost::Instructions, Cost::References, Cost::Misses];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cost::Instructions => "instructions",
+            Cost::References => "references",
+            Cost::Misses => "misses",
+        }
+    }
+
+    /// callgrind's names of the events that add up to it (its manual, "Cache simulation").
+    fn events(self) -> &'static [&'static str] {
+        match self {
+            Cost::Instructions => &["Ir"],
+            Cost::References => &["Dr", "Dw"],
+            Cost::Misses => &["D1mr", "D1mw"],
+        }
+    }
+}
+
+/// Has callgrind simulate caches, the same wherever it runs: the first level of about every x86-64 processor since 2006.
+const CACHES: [&str; 4] = ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"];
+
 /// Counts what the command `sluice` executes.
 pub struct Counter<'a> {
     binary: &'a Path,
@@ -103,7 +144,10 @@ impl<'a> Counter<'a> {
     /// When valgrind is missing or fails.
     pub fn ixgbe_burst(&self, ring: usize, batch: usize) -> Result<BurstCost> {
         let (ring, batch) = (ring.to_string(), batch.to_string());
-        Ok(self.cost(&self.run(&["walk-ixgbe", "--ring", &ring, "--batch", &batch], &ixgbe::TOGGLES)?))
+        let walk = ["walk-ixgbe", "--ring", &ring, "--batch", &batch];
+        // Counting starts and stops where one of these is entered or left.
+        let toggles = ixgbe::TOGGLES.map(|function| format!("--toggle-collect={function}"));
+        Ok(self.cost(&self.run(&walk, &toggles, BURSTS)?))
     }
 
     fn cost(&self, runs: &Runs) -> BurstCost {
@@ -114,29 +158,51 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The instructions of each of our stages for a burst of `batch` packets, on a queue of the worker's own.
+    /// What each of our stages costs for a burst of `batch` packets, on a queue of the worker's own.
     ///
     /// # Errors
     /// When valgrind is missing or fails.
-    pub fn stages(&self, batch: usize) -> Result<[f64; Stage::ALL.len()]> {
-        let runs = self.runs(Way::Dedicated, batch)?;
-        Ok(Stage::ALL.map(|stage| runs.each(|line| line.stage == stage)))
+    pub fn stages(&self, batch: usize) -> Result<[[f64; Cost::ALL.len()]; Stage::ALL.len()]> {
+        let setup = Setup { batch, ..Setup::default() };
+        let runs = self.walks(setup, BURSTS, &CACHES.map(String::from))?;
+        Ok(Stage::ALL.map(|stage| Cost::ALL.map(|cost| runs.cost(cost, |line| line.stage == stage))))
     }
 
     fn runs(&self, way: Way, batch: usize) -> Result<Runs> {
+        self.walks(Setup { way, batch, ..Setup::default() }, BURSTS, &[])
+    }
+
+    /// The instructions of our stages for each packet of such a walk.
+    ///
+    /// # Errors
+    /// When valgrind is missing or fails.
+    pub(super) fn packet(&self, setup: Setup) -> Result<f64> {
+        // About as many bursts as a lone worker has, over all receive queues, and a whole number of times its chores.
+        let queues = setup.ports * setup.rx_queues();
+        let short = (BURSTS[0] / queues as u64).max(FEWEST).next_multiple_of(CHORES_MS);
+        let runs = self.walks(setup, [short, 2 * short], &[])?;
+        Ok(runs.each(|line| line.stage != Stage::Device) / (queues * setup.batch) as f64)
+    }
+
+    fn walks(&self, setup: Setup, bursts: [u64; 2], options: &[String]) -> Result<Runs> {
+        let Setup { workers, way, batch, ports, ring, flows, rx } = setup;
         let way = match way {
             Way::Dedicated => "dedicated",
             Way::Locked => "locked",
             Way::Shared => "shared",
         };
-        self.run(&["walk", "--way", way, "--batch", &batch.to_string()], &[])
+        let mut walk = vec!["walk".to_owned(), format!("--way={way}"), format!("--batch={batch}")];
+        walk.extend([format!("--workers={workers}"), format!("--ports={ports}"), format!("--ring={ring}")]);
+        walk.push(format!("--flows={flows}"));
+        walk.extend((rx == RxMode::Software).then(|| "--spread".to_owned()));
+        let walk: Vec<&str> = walk.iter().map(String::as_str).collect();
+        self.run(&walk, options, bursts)
     }
 
-    /// Runs the worker that `sluice bench` runs with these arguments. Counting starts and stops where a function of
-    /// `toggles` is entered or left; without any, all counts.
-    fn run(&self, walk: &[&str], toggles: &[&str]) -> Result<Runs> {
-        let [short, long] = BURSTS.map(|bursts| profile(self.binary, walk, toggles, bursts));
-        Ok(Runs { short: short?, long: long? })
+    /// Runs the worker that `sluice bench` runs with these arguments, under callgrind with those options.
+    fn run(&self, walk: &[&str], options: &[String], bursts: [u64; 2]) -> Result<Runs> {
+        let [short, long] = bursts.map(|bursts| profile(self.binary, walk, options, bursts));
+        Ok(Runs { short: short?, long: long?, between: bursts[1] - bursts[0] })
     }
 }
 
@@ -144,13 +210,20 @@ impl<'a> Counter<'a> {
 struct Runs {
     short: Profile,
     long: Profile,
+    /// By how many.
+    between: u64,
 }
 
 impl Runs {
     /// How many instructions of a kind one burst executes.
     fn each(&self, kind: impl Fn(&Line) -> bool) -> f64 {
-        (executed(&self.long, &kind) as f64 - executed(&self.short, &kind) as f64)
-            / (BURSTS[1] - BURSTS[0]) as f64
+        self.cost(Cost::Instructions, kind)
+    }
+
+    /// What instructions of a kind cost one burst.
+    fn cost(&self, cost: Cost, kind: impl Fn(&Line) -> bool) -> f64 {
+        let [short, long] = [&self.short, &self.long].map(|profile| sum(profile, cost, &kind) as f64);
+        (long - short) / self.between as f64
     }
 }
 
@@ -184,23 +257,24 @@ pub(super) fn table() -> Result<Sheet> {
 /// The instructions of a binary that were executed.
 type Profile = Vec<Line>;
 
-/// How often the instruction at an address was executed, and what for.
+/// What the instruction at an address cost, whenever it was executed, and what for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Line {
     address: u64,
-    count: u64,
+    /// In the order of [`Cost::ALL`].
+    costs: [u64; Cost::ALL.len()],
     stage: Stage,
 }
 
-/// Runs `sluice bench` with these arguments under callgrind.
-fn profile(binary: &Path, walk: &[&str], toggles: &[&str], bursts: u64) -> Result<Profile> {
+/// Runs `sluice bench` with these arguments under callgrind with those options.
+fn profile(binary: &Path, walk: &[&str], options: &[String], bursts: u64) -> Result<Profile> {
     let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
     let file = folder.path().join("profile");
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"])
         .arg(format!("--callgrind-out-file={}", file.display()))
-        .args(toggles.iter().map(|function| format!("--toggle-collect={function}")))
+        .args(options)
         .arg(binary)
         .arg("bench")
         .args(walk)
@@ -210,25 +284,33 @@ fn profile(binary: &Path, walk: &[&str], toggles: &[&str], bursts: u64) -> Resul
     parse(&text, binary)
 }
 
-/// Reads what callgrind wrote: of the functions in `binary`, lines of address, source line and count. The line after
-/// `calls=` tells what the called function cost, which its own lines say again.
+/// Reads what callgrind wrote: of the functions in `binary`, lines of address, source line and a number for each event that
+/// is counted; zeros at the end of a line are left out. The line after `calls=` tells what the called function cost, which its
+/// own lines say again.
 fn parse(text: &str, binary: &Path) -> Result<Profile> {
     let mut profile = Profile::new();
     let (mut is_ours, mut is_call) = (false, false);
     let mut stage = Stage::Verdict;
+    let mut costs: Vec<Option<usize>> = Vec::new();
     for line in text.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
             is_ours = Path::new(object) == binary;
+        } else if let Some(events) = line.strip_prefix("events: ") {
+            let cost = |event| Cost::ALL.iter().position(|cost| cost.events().contains(&event));
+            costs = events.split_ascii_whitespace().map(cost).collect();
         } else if let Some(function) = line.strip_prefix("fn=") {
             stage = Stage::of(function);
         } else if line.starts_with("calls=") {
             is_call = true;
         } else if let Some(rest) = line.strip_prefix("0x") {
             let mut fields = rest.split_ascii_whitespace();
-            let address = u64::from_str_radix(fields.next().unwrap_or_default(), 16);
-            let count = fields.nth(1).unwrap_or("0").parse();
-            let counted =
-                Line { address: address.context("an address")?, count: count.context("a count")?, stage };
+            let address = u64::from_str_radix(fields.next().unwrap_or_default(), 16).context("an address")?;
+            let mut counted = Line { address, costs: [0; Cost::ALL.len()], stage };
+            for (count, cost) in fields.skip(1).zip(&costs) {
+                if let Some(cost) = *cost {
+                    counted.costs[cost] += count.parse::<u64>().context("a count")?;
+                }
+            }
             profile.extend((is_ours && !std::mem::take(&mut is_call)).then_some(counted));
             is_call = false;
         }
@@ -272,9 +354,9 @@ impl Marked {
     }
 }
 
-/// How often instructions of a kind were executed.
-fn executed(profile: &Profile, kind: impl Fn(&Line) -> bool) -> u64 {
-    profile.iter().filter(|line| kind(line)).map(|line| line.count).sum()
+/// What instructions of a kind cost.
+fn sum(profile: &Profile, cost: Cost, kind: impl Fn(&Line) -> bool) -> u64 {
+    profile.iter().filter(|line| kind(line)).map(|line| line.costs[cost as usize]).sum()
 }
 
 #[cfg(test)]
@@ -282,12 +364,12 @@ mod tests {
     use super::*;
 
     const PROFILE: &str = "\
-events: Ir
+events: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw
 
 ob=/x/sluice
 fl=a.rs
 fn=forwarder::worker::Worker<R,T>::round
-0x1000 10 7
+0x1000 10 7 1 2 50 3 4
 fi=slice.rs
 0x1004 11 7
 cob=/lib/libc.so
@@ -314,14 +396,18 @@ fn=memcpy
     #[test]
     fn instructions_are_counted_where_they_are_executed() {
         let profile = parse(PROFILE, Path::new("/x/sluice")).unwrap();
-        let line = |address, stage| Line { address, count: 7, stage };
-        let expected = [(0x1000, Stage::Verdict), (0x1004, Stage::Verdict), (0x1008, Stage::Reclaim)];
-        assert_eq!(profile, expected.map(|(address, stage)| line(address, stage)));
+        let line = |(address, costs, stage)| Line { address, costs, stage };
+        let expected = [
+            (0x1000, [7, 3, 7], Stage::Verdict),
+            (0x1004, [7, 0, 0], Stage::Verdict),
+            (0x1008, [7, 0, 0], Stage::Reclaim),
+        ];
+        assert_eq!(profile, expected.map(line));
         let marked = Marked::parse(DISASSEMBLY);
         assert_eq!(marked.atomic, HashSet::from([0x1004, 0x1008, 0x1014]));
         assert_eq!(marked.fences, HashSet::from([0x1000, 0x1010]));
         let counts = [&marked.atomic, &marked.fences]
-            .map(|marked| executed(&profile, |line| marked.contains(&line.address)));
+            .map(|marked| sum(&profile, Cost::Instructions, |line| marked.contains(&line.address)));
         assert_eq!(counts, [14, 7]);
     }
 }

@@ -176,7 +176,7 @@ where
     let logs: Vec<Log> = cards.iter().map(|_| Log::default()).collect();
     let (mut receivers, mut transmitters) = (Vec::new(), Vec::new());
     for (card, log) in cards.iter_mut().zip(&logs) {
-        let (rx, tx) = card.take_queues(pool, Recorder::new(log.clone(), crowd.window))?;
+        let (rx, tx) = card.take_queues(pool, Recorder::new(log.clone(), crowd.window), 1)?;
         receivers.push(rx);
         transmitters.push(tx);
     }

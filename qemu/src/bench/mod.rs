@@ -3,6 +3,7 @@
 pub mod budgets;
 mod card;
 mod cpu;
+mod growth;
 mod guest;
 pub mod instructions;
 mod ixgbe;
@@ -18,8 +19,10 @@ mod walk;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use forwarder::steer::RxMode;
 
 pub use self::budgets::BudgetOptions;
+pub use self::growth::GrowthOptions;
 pub use self::ixgbe::{IxgbeOptions, WalkIxgbeOptions};
 pub use self::native::{BackendOptions, Format, NativeOptions, Work};
 pub use self::tables::TablesOptions;
@@ -38,8 +41,10 @@ pub enum Bench {
     Native(NativeOptions),
     /// The backend of `native` alone, for other frontends (split and packed rings, one queue pair).
     Backend(BackendOptions),
-    /// Instructions a packet of each stage, beside those that are allowed (qemu/budgets.json).
+    /// What each stage costs a packet, beside what is allowed (qemu/budgets.json).
     Budgets(BudgetOptions),
+    /// Instructions a packet as flows, ports, cores and rings grow.
+    Growth(GrowthOptions),
     /// What sharing TX queues costs: in this process, instruction by instruction, and in QEMU.
     Sharing,
     /// What the authors of patches for Linux and Open vSwitch measured, with Sluice in their place.
@@ -63,9 +68,32 @@ pub struct WalkOptions {
     /// Packets in a burst.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batch: u16,
+    /// Workers, which have their rounds in turn.
+    #[arg(long, default_value_t = 1)]
+    pub workers: usize,
+    /// Ports; several forward.
+    #[arg(long, default_value_t = 1)]
+    pub ports: usize,
+    /// Descriptors in a ring.
+    #[arg(long, default_value_t = walk::RING)]
+    pub ring: usize,
+    /// Flows at each receive queue.
+    #[arg(long, default_value_t = 1)]
+    pub flows: u32,
+    /// One receive queue feeds all workers (`rx=software`).
+    #[arg(long)]
+    pub spread: bool,
     /// Bursts.
     #[arg(long)]
     pub bursts: u64,
+}
+
+impl WalkOptions {
+    fn setup(&self) -> Setup {
+        let WalkOptions { way, batch, workers, ports, ring, flows, spread, .. } = *self;
+        let rx = if spread { RxMode::Software } else { RxMode::Hardware };
+        Setup { workers, way, batch: usize::from(batch), ports, ring, flows, rx }
+    }
 }
 
 /// Measures.
@@ -79,12 +107,11 @@ pub fn bench(what: &Bench) -> Result<()> {
         Bench::Native(options) => sheet::publish("native", &native::measure(options)?),
         Bench::Backend(options) => native::serve(options),
         Bench::Budgets(options) => budgets::bench(options),
+        Bench::Growth(options) => sheet::publish("growth", &growth::count(options)?),
         Bench::Sharing => sheet::publish("sharing", &sharing::measure()?),
         Bench::Tables(options) => sheet::publish("tables", &tables::measure(options)?),
         Bench::Vm(options) => sheet::publish("vm", &vm::measure(options)?),
         Bench::WalkIxgbe(options) => ixgbe::walk(options),
-        Bench::Walk(WalkOptions { way, batch, bursts }) => {
-            walk::walk(Setup { workers: 1, way: *way, batch: usize::from(*batch) }, *bursts)
-        }
+        Bench::Walk(options) => walk::walk(options.setup(), options.bursts),
     }
 }

@@ -48,7 +48,7 @@ fn in_turn(batch: usize) -> Result<(Spread, Spread)> {
     let (mut dedicated, mut locked) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         for (way, cycles) in [(Way::Dedicated, &mut dedicated), (Way::Locked, &mut locked)] {
-            let threads = walk::measure(Setup { workers: 1, way, batch })?;
+            let threads = walk::measure(Setup { way, batch, ..Setup::default() })?;
             cycles.push(Spread::of(threads[0].iter().map(Window::cycles)).median);
         }
     }
@@ -64,7 +64,7 @@ fn together() -> Result<Sheet> {
     for batch in BATCHES {
         let mut row = vec![Entry::Number(batch as f64, 0)];
         for way in [Way::Dedicated, Way::Locked, Way::Shared] {
-            let threads = walk::measure(Setup { workers: 2, way, batch })?;
+            let threads = walk::measure(Setup { workers: 2, way, batch, ..Setup::default() })?;
             row.push(Entry::Spread(Spread::of(threads.iter().flatten().map(Window::mpps)), 2));
         }
         sheet.row(row);

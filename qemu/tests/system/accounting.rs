@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use libtest_mimic::Trial;
+use qemu::Rings;
 
 use crate::frames::{frame, reflected};
 use crate::harness::test;
@@ -12,9 +13,11 @@ use crate::rig::{Rig, check_balance, check_stopped};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        test("accounting::queue_indices_wrap_three_times", || reflects_in_batches(200_000, "ring=256")),
-        test("accounting::short_rings", || reflects_in_batches(20_000, "ring=64 batch=64")),
-        test("accounting::long_rings", || reflects_in_batches(20_000, "ring=4096 batch=1")),
+        test("accounting::queue_indices_wrap_three_times", || {
+            reflects_in_batches(200_000, Rings::Split, "ring=256")
+        }),
+        test("accounting::short_rings", || reflects_in_batches(20_000, Rings::Split, "ring=64 batch=64")),
+        test("accounting::long_rings", || reflects_in_batches(20_000, Rings::Split, "ring=4096 batch=1")),
         test("accounting::overload_is_counted", overload_is_counted),
     ]
 }
@@ -25,8 +28,8 @@ const WINDOW: usize = 60;
 /// So many frames through one queue, in bursts, each of which comes back once, whole and in order.
 ///
 /// The ring indices have 16 bits (virtio 1.2, 2.7): 200,000 frames take them past three wraps.
-fn reflects_in_batches(total: usize, words: &str) -> Result<()> {
-    let rig = Rig::boot(1, |machine| machine.words("program=reflect").words(words))?;
+pub(crate) fn reflects_in_batches(total: usize, rings: Rings, words: &str) -> Result<()> {
+    let rig = Rig::boot(1, |machine| machine.words("program=reflect").words(words).rings(rings))?;
     let port = &rig.ports[0];
     let numbered = |number: usize| frame(60 + number % 3, number);
     let (mut sent, mut received) = (0, 0);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use qemu::bench::instructions::Counter;
 use qemu::bench::{Way, budgets};
@@ -18,8 +18,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         test_with(&NEEDS, "bench::a_dedicated_queue_costs_no_lock", dedicated_is_free_of_locks),
         test("bench::a_machine_that_forwards", measures_a_machine),
+        test("bench::every_size_that_is_asked_for", sweeps_sizes),
         test("bench::from_port_to_port", measures_port_to_port),
         test_with(&NEEDS, "bench::every_stage_keeps_to_its_budget", budgets::check),
+        test_with(&NEEDS, "bench::more_ports_cost_a_packet_nothing", grows),
     ]
 }
 
@@ -33,6 +35,29 @@ fn dedicated_is_free_of_locks() -> Result<()> {
     ensure!(locked.atomic == 1.0 && locked.fences == 0.0, "under a lock: {locked:?}");
     ensure!(dedicated.instructions < locked.instructions, "{dedicated:?} against {locked:?}");
     ensure!(dedicated.instructions > 32.0, "nobody forwards 32 packets with {dedicated:?}");
+    Ok(())
+}
+
+/// `bench growth` finds that a packet costs the same among four ports as among two, but for a look at each.
+fn grows() -> Result<()> {
+    let report = report(&["growth", "--table", "ports", "--most", "4"])?;
+    let rows = report["tables"][0]["rows"].as_array().context("no rows")?;
+    let costs: Vec<f64> = rows.iter().filter_map(|row| row["one core"].as_f64()).collect();
+    let [two, four] = costs[..] else { bail!("{report}") };
+    ensure!(two > 32.0 && four < 1.05 * two, "{report}");
+    Ok(())
+}
+
+/// `bench native` measures every combination, each once; it fails if frames come out other than they should.
+fn sweeps_sizes() -> Result<()> {
+    let sizes = ["--length", "60,1514", "--ring", "64,256", "--batch", "8"];
+    let fixed = ["native", "--work", "reflect", "--format", "in-order", "--time", "20"];
+    let report = report(&[&fixed[..], &sizes].concat())?;
+    let rows = report["tables"][0]["rows"].as_array().context("no rows")?;
+    let size =
+        |row: &Value| ["B", "ring", "batch"].map(|column| row[column].as_f64().unwrap_or_default() as u64);
+    let measured: Vec<[u64; 3]> = rows.iter().map(size).collect();
+    ensure!(measured == [[60, 64, 8], [60, 256, 8], [1514, 64, 8], [1514, 256, 8]], "{report}");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use qemu::{Machine, PortSpec};
+use qemu::{Machine, PortSpec, Rings};
 
 use crate::frames::noise;
 use crate::harness::{Need, test_with};
@@ -68,19 +68,21 @@ pub(crate) const NEEDS: [Need; 8] = [
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        test_with(&NEEDS, "hosts::one_queue", || hosts_talk(1, 1)),
-        test_with(&NEEDS, "hosts::two_queues_two_cores", || hosts_talk(2, 2)),
+        test_with(&NEEDS, "hosts::one_queue", || hosts_talk(1, 1, Rings::Split)),
+        test_with(&NEEDS, "hosts::two_queues_two_cores", || hosts_talk(2, 2, Rings::Split)),
+        test_with(&NEEDS, "hosts::two_packed_queues_two_cores", || hosts_talk(2, 2, Rings::Packed)),
     ]
 }
 
 /// Everything that two hosts on a cable can do, through an image with so many queues a port, and cores.
-fn hosts_talk(queues: u16, cores: usize) -> Result<()> {
+fn hosts_talk(queues: u16, cores: usize, rings: Rings) -> Result<()> {
     let taps = [tap_name('a'), tap_name('b')];
     let ports = taps.clone().map(|name| PortSpec::Tap { name, queues });
     let [left, right] = ports;
     let guest = Machine::new(image()?)
         .words("program=forward on-panic=exit")
         .cpus(cores)
+        .rings(rings)
         .port(left)
         .port(right)
         .time_limit(Some(Duration::from_secs(300)))

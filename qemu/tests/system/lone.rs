@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use qemu::vhost::{TrafficConfig, TrafficPort};
-use qemu::{Guest, Machine};
+use qemu::{Guest, Machine, Rings};
 
 use crate::frames::{frame, noise, reflected};
 use crate::harness::test;
@@ -32,14 +32,16 @@ const WORDS: &str = "program=reflect idle=adaptive";
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        test("idle::lone_frames_wake_cores_by_msix", with_interrupts),
+        test("idle::lone_frames_wake_cores_by_msix", || with_interrupts(Rings::Split)),
+        test("idle::lone_frames_wake_cores_by_msix_of_packed_rings", || with_interrupts(Rings::Packed)),
         test("idle::lone_frames_are_found_without_msix", without_interrupts),
     ]
 }
 
 /// QEMU's own backends interrupt.
-fn with_interrupts() -> Result<()> {
-    let rig = Rig::boot(PORTS, |machine| machine.words(WORDS).cpus(PORTS).time_limit(TIME_LIMIT))?;
+fn with_interrupts(rings: Rings) -> Result<()> {
+    let rig =
+        Rig::boot(PORTS, |machine| machine.words(WORDS).cpus(PORTS).rings(rings).time_limit(TIME_LIMIT))?;
     let times = on_every_port(|port| {
         send_lone_frames(port, |frame| {
             rig.send(port, frame)?;

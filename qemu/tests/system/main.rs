@@ -24,6 +24,7 @@ mod linux;
 mod lone;
 mod memory;
 mod outside;
+mod packed;
 mod process;
 mod refusals;
 mod rig;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         outside::trials(),
         cli::trials(),
         idle::trials(),
+        packed::trials(),
         lone::trials(),
         hosts::trials(),
         stack::trials(),

@@ -4,8 +4,8 @@
 
 use std::fs::File;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -15,21 +15,37 @@ use nix::libc::{MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use vm_memory::{FileOffset, MmapRegion};
 
-/// Bytes of the file: for rings and buffers of the largest set-up, times as many as a command measures.
+/// Bytes of the file: for the rings and buffers of the largest set-up.
 const LEN: usize = 64 << 20;
 
 /// The platform of a driver that shares its memory with a vhost-user backend.
 pub(super) struct SharedHal;
 
-/// The file, where it is mapped, and how much of it is taken. Nothing is given back.
+/// The file, where it is mapped, and what of it is taken.
 pub(super) struct Arena {
     region: MmapRegion,
     file: Arc<File>,
     is_huge: bool,
-    taken: AtomicUsize,
+    taken: Mutex<Taken>,
+}
+
+/// The pages from the start of the file that were ever taken, and pieces of them that came back: one set-up after the other
+/// takes pieces of the same lengths.
+#[derive(Default)]
+struct Taken {
+    pages: usize,
+    returned: Vec<Piece>,
+}
+
+struct Piece {
+    page: usize,
+    pages: usize,
 }
 
 impl Arena {
+    /// Huge pages of 2 MiB that it takes where there are as many.
+    pub(super) const HUGE_PAGES: usize = LEN >> 21;
+
     /// The arena of this process, in huge pages, as the memory of the image is, where the system has some.
     ///
     /// # Errors
@@ -50,7 +66,7 @@ impl Arena {
         let offset = FileOffset::from_arc(file.clone(), 0);
         let region = MmapRegion::build(Some(offset), LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
         let region = region.context("cannot map memory to share")?;
-        Ok(Arena { region, file, is_huge: pages.contains(MFdFlags::MFD_HUGETLB), taken: AtomicUsize::new(0) })
+        Ok(Arena { region, file, is_huge: pages.contains(MFdFlags::MFD_HUGETLB), taken: Mutex::default() })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -71,21 +87,47 @@ impl Arena {
         LEN
     }
 
-    fn take(&self, len: usize) -> Option<NonNull<u8>> {
-        let offset = self.taken.fetch_add(len, Ordering::Relaxed);
-        let fits = offset.checked_add(len)? <= LEN;
-        fits.then(|| NonNull::new(self.region.as_ptr().wrapping_add(offset)))?
+    fn take(&self, pages: usize) -> Option<NonNull<u8>> {
+        let mut taken = self.taken();
+        let fitting = taken.returned.iter().position(|piece| piece.pages == pages);
+        if let Some(fitting) = fitting {
+            let place = self.page(taken.returned.swap_remove(fitting).page)?;
+            // SAFETY: the pages lie in the mapping, and whoever had them has given them back.
+            unsafe { place.write_bytes(0, pages * PAGE_SIZE) };
+            return Some(place);
+        }
+        let page = taken.pages;
+        taken.pages = page.checked_add(pages).filter(|&pages| pages <= LEN / PAGE_SIZE)?;
+        self.page(page)
+    }
+
+    fn give_back(&self, base: NonNull<u8>, pages: usize) {
+        let page = (base.as_ptr() as usize - self.region.as_ptr() as usize) / PAGE_SIZE;
+        self.taken().returned.push(Piece { page, pages });
+    }
+
+    fn page(&self, page: usize) -> Option<NonNull<u8>> {
+        NonNull::new(self.region.as_ptr().wrapping_add(page * PAGE_SIZE))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().expect("nobody panics while he has the list")
     }
 }
 
-// SAFETY: a fresh file is zeroed, the mapping is never undone, every page of it is handed out at most once, and the
-// backend is told the addresses that this process uses. A register window is memory of the process already.
+// SAFETY: a fresh file is zeroed, and so is what comes back before it is handed out again; the mapping is never undone, no
+// page of it is handed out to two, and the backend is told the addresses that this process uses. A register window is memory
+// of the process already.
 unsafe impl Hal for SharedHal {
     fn dma_allocate(pages: usize) -> Option<NonNull<u8>> {
-        Arena::get().ok()?.take(pages.checked_mul(PAGE_SIZE)?)
+        Arena::get().ok()?.take(pages)
     }
 
-    unsafe fn dma_free(_base: NonNull<u8>, _pages: usize) {}
+    unsafe fn dma_free(base: NonNull<u8>, pages: usize) {
+        if let Ok(arena) = Arena::get() {
+            arena.give_back(base, pages);
+        }
+    }
 
     unsafe fn map_mmio(base: u64, _len: usize) -> NonNull<u8> {
         NonNull::new(base as *mut u8).expect("a doorbell is a word of this process")

@@ -2,26 +2,32 @@
 //! another core.
 
 mod backend;
+mod contest;
 mod frames;
 mod frontend;
+mod hugepages;
 mod memory;
+mod opposite;
 mod run;
 mod serve;
 mod source;
+mod testpmd;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use netdrv::virtio::Features;
 
+use self::contest::{Contestant, Tables};
 use self::frames::SHORTEST;
+use self::hugepages::HugePages;
 use self::memory::Arena;
+use self::opposite::Whose;
 use self::run::Setup;
 pub(super) use self::serve::serve;
-use super::measure::{Spread, Window};
-use super::sheet::{Entry, Sheet};
+use super::sheet::Sheet;
 
 /// Options of `sluice bench native`.
 #[derive(Debug, Args)]
@@ -32,16 +38,22 @@ pub struct NativeOptions {
     /// Format of the rings; once for each [default: all].
     #[arg(long, value_enum)]
     pub format: Vec<Format>,
-    /// Descriptors in a ring: a power of two.
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u16).range(64..=4096))]
-    pub ring: u16,
+    /// Descriptors in a ring: powers of two.
+    #[arg(long, value_delimiter = ',', default_value = "256", value_parser = clap::value_parser!(u16).range(64..=4096))]
+    pub ring: Vec<u16>,
     /// Packets received at a time.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub batch: u16,
+    #[arg(long, value_delimiter = ',', default_value = "32", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub batch: Vec<u16>,
     /// Bytes of a frame, without CRC.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(SHORTEST as i64..=1514))]
-    pub length: u16,
-    /// The socket of a backend that polls on the second core, instead of our own.
+    #[arg(long, value_delimiter = ',', default_value = "60", value_parser = clap::value_parser!(u16).range(SHORTEST as i64..=1514))]
+    pub length: Vec<u16>,
+    /// Also DPDK's testpmd, in turn, before the same backend; scripts/setup.sh --peers fetches it.
+    #[arg(long, conflicts_with = "backend")]
+    pub peers: bool,
+    /// Before DPDK's own backend, instead of ours; no redirect, which takes two ports.
+    #[arg(long, conflicts_with = "backend")]
+    pub dpdk_backend: bool,
+    /// The socket of a backend that polls on the second core, instead of our own; no redirect.
     #[arg(long, value_name = "SOCKET")]
     pub backend: Option<PathBuf>,
     /// How long each is measured, in milliseconds.
@@ -101,83 +113,45 @@ fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Measures; the table.
+/// Measures; the tables.
 ///
 /// # Errors
-/// When there are fewer than two cores, no backend, or frames come out other than they should.
+/// When there are fewer than two cores, no backend, no peer, or frames come out other than they should.
 pub(super) fn measure(options: &NativeOptions) -> Result<Vec<Sheet>> {
-    let NativeOptions { work, format, ring, batch, length, backend, time } = options;
+    let NativeOptions { work, format, ring, batch, length, peers, dpdk_backend, backend, time } = options;
     let works = if work.is_empty() { Work::value_variants() } else { work };
     let formats = if format.is_empty() { Format::value_variants() } else { format };
-    let pages = if Arena::get()?.is_huge() { "huge pages" } else { "small pages" };
-    let title = format!("One worker before a backend, {length} B, ring {ring}, batch {batch}, {pages}");
-    let pool = run::pool(usize::from(*ring))?;
-    let mut sheet = Sheet::new(title, ["work", "rings", "Mpps", "cycles a packet", "windows"]);
-    for &work in works {
-        for &format in formats {
-            let setup = Setup {
-                pool,
-                work,
-                features: format.features(),
-                ring: usize::from(*ring),
-                batch: usize::from(*batch),
-                length: usize::from(*length),
-                time: Duration::from_millis(*time) / TURNS,
-            };
-            let mut windows = Vec::new();
-            match backend {
-                Some(_) if work == Work::Redirect => continue,
-                Some(socket) => {
-                    for _ in 0..TURNS {
-                        windows.extend(run::before(socket, setup)?.windows);
-                    }
-                }
-                None => {
-                    check(setup)?;
-                    for _ in 0..TURNS {
-                        windows.extend(run::measure(setup)?.windows);
-                    }
+    let testpmds = usize::from(*peers) + usize::from(*dpdk_backend);
+    let _pages = match testpmds {
+        0 => None,
+        _ => Some(HugePages::free(Arena::HUGE_PAGES + testpmds * testpmd::HUGE_PAGES)?),
+    };
+    let whose = match backend {
+        Some(socket) => Whose::At(socket.clone()),
+        None if *dpdk_backend => Whose::Dpdk,
+        None => Whose::Own,
+    };
+    let has_one_card = !matches!(whose, Whose::Own);
+    let largest = ring.iter().max().copied().unwrap_or_default();
+    let pool = run::pool(usize::from(largest))?;
+    let mut tables = Tables::new(Contestant::all(formats, *peers), whose)?;
+    for &work in works.iter().filter(|&&work| work != Work::Redirect || !has_one_card) {
+        for &length in length {
+            for &ring in ring {
+                for &batch in batch {
+                    tables.measure(Setup {
+                        pool,
+                        work,
+                        ring: usize::from(ring),
+                        batch: usize::from(batch),
+                        length: usize::from(length),
+                        time: Duration::from_millis(*time),
+                    })?;
                 }
             }
-            sheet.row(row(work, format, &windows));
         }
     }
-    Ok(vec![sheet])
-}
-
-fn row(work: Work, format: Format, windows: &[Window]) -> [Entry; 5] {
-    [
-        Entry::text(name(work)),
-        Entry::text(name(format)),
-        Entry::Spread(Spread::of(windows.iter().map(Window::mpps)), 1),
-        Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
-        Entry::Number(windows.len() as f64, 0),
-    ]
-}
-
-/// How often everything is set up anew: where memory happens to lie, and who happened to be ahead, meets all figures.
-const TURNS: u32 = 10;
-
-/// How long frames are looked at before any is counted.
-const CHECKED: Duration = Duration::from_millis(50);
-
-/// Lets frames through for a moment and looks at each: figures of a broken path mean nothing.
-fn check(setup: Setup) -> Result<()> {
-    let Setup { work, .. } = setup;
-    let outcome = run::check(Setup { time: CHECKED, ..setup })?;
-    ensure!(outcome.moved > 0, "{work:?}: no frame moved");
-    ensure!(outcome.unaccounted == 0, "{work:?}: {} frames are not accounted for", outcome.unaccounted);
-    for seen in &outcome.seen {
-        let (changed, disordered) = (seen.changed, seen.disordered);
-        ensure!(
-            changed + disordered == 0,
-            "{work:?}: of {} frames {changed} changed, {disordered} lost their place",
-            seen.frames
-        );
-    }
-    let seen: u64 = outcome.seen.iter().map(|seen| seen.frames).sum();
-    ensure!(seen == outcome.sent, "{work:?}: {} frames sent, {seen} came out", outcome.sent);
-    Ok(())
+    Ok(tables.sheets())
 }
 
 #[cfg(test)]

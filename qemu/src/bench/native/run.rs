@@ -1,8 +1,7 @@
 //! One set-up from its cards to its end.
 
-use std::cell::RefCell;
-use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use forwarder::config::Config;
@@ -14,12 +13,13 @@ use netdrv::pool::Pool;
 use netdrv::virtio::{VirtioNet, VirtioTx};
 use nix::time::{ClockId, clock_getcpuclockid};
 
-use super::Work;
-use super::backend::{Backend, Habits};
 use super::frames::{Expected, Seen};
 use super::frontend::VhostNet;
 use super::memory::SharedHal;
+use super::opposite::{Opposite, Whose};
 use super::source::{Input, Source};
+use super::testpmd::{Flags, Testpmd};
+use super::{Format, Work};
 use crate::bench::cpu;
 use crate::bench::measure::{Sampler, Window};
 use crate::interrupt;
@@ -30,8 +30,6 @@ pub(super) struct Setup {
     /// Where buffers come from: as many as two ports need.
     pub(super) pool: &'static Pool,
     pub(super) work: Work,
-    /// Feature bits that the driver may see.
-    pub(super) features: u64,
     /// Descriptors in a ring.
     pub(super) ring: usize,
     /// Packets received at a time.
@@ -68,47 +66,91 @@ pub(super) struct Outcome {
     pub(super) seen: Vec<Seen>,
 }
 
-/// Before our own backend, which looks at every frame that comes out.
+/// Our own worker, with rings of that format, before that backend; ours looks at every frame that comes out.
 ///
 /// # Errors
 /// When something can't be set up.
-pub(super) fn check(setup: Setup) -> Result<Outcome> {
+pub(super) fn check(setup: Setup, format: Format, whose: &Whose) -> Result<Outcome> {
     let expected = match setup.work {
         Work::Reflect => Expected::Swapped,
         Work::Rxdrop | Work::Txonly | Work::Redirect => Expected::Same,
     };
-    own(setup, Some(expected))
+    ours(setup, format, whose, Some(expected))
 }
 
-/// Before our own backend, for figures.
+/// The same without a look, for figures.
 ///
 /// # Errors
 /// As [`check`].
-pub(super) fn measure(setup: Setup) -> Result<Outcome> {
-    own(setup, None)
+pub(super) fn measure(setup: Setup, format: Format, whose: &Whose) -> Result<Outcome> {
+    ours(setup, format, whose, None)
 }
 
-/// Before the backend at `socket`.
+/// DPDK before that backend: its windows.
 ///
 /// # Errors
-/// When there is none, and as [`check`].
-pub(super) fn before(socket: &Path, setup: Setup) -> Result<Outcome> {
-    let card = VhostNet::connect(socket, setup.features)?;
-    let clock = clock_getcpuclockid(card.backend()).context("the backend's CPU time can't be read")?;
-    run(vec![card], clock, setup)
+/// When something can't be set up.
+pub(super) fn peer(setup: Setup, flags: Flags, whose: &Whose) -> Result<Vec<Window>> {
+    let [core, _] = cpu::two_cores()?;
+    let opposite = Opposite::start(whose, setup, None)?;
+    let testpmd = Testpmd::frontend(&opposite.sockets(), core, flags, setup)?;
+    let backend = opposite.clock()?.context("nobody knows whose that backend is")?;
+    let mut watch = Watch::new([testpmd.clock()?, backend], setup.time);
+    while !watch.is_over(testpmd.moved(setup.work)?) {
+        thread::sleep(LOOK);
+    }
+    Ok(watch.sampler.windows())
 }
 
-fn own(setup: Setup, checks: Option<Expected>) -> Result<Outcome> {
-    let [_, core] = cpu::two_cores()?;
-    let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
-    let ports = if setup.work == Work::Redirect { 2 } else { 1 };
-    let sockets: Vec<_> = (0..ports).map(|port| folder.path().join(port.to_string())).collect();
-    let sockets: Vec<&Path> = sockets.iter().map(AsRef::as_ref).collect();
-    let gives = (setup.work != Work::Txonly).then_some(setup.length);
-    let backend = Backend::listen(&sockets, Habits { core, gives, checks })?;
-    let cards = sockets.iter().map(|socket| VhostNet::connect(socket, setup.features));
-    let outcome = run(cards.collect::<Result<_>>()?, backend.clock(), setup)?;
-    Ok(Outcome { seen: backend.seen(), ..outcome })
+/// Between two looks at what a peer has moved.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long nothing may move.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it moves before that counts: both sides still get acquainted with their memory.
+const WARM_UP: Duration = Duration::from_millis(50);
+
+/// Notes what a frontend moves, once it does, for so long.
+struct Watch {
+    sampler: Sampler,
+    time: Duration,
+    start: Instant,
+    first: Option<Instant>,
+}
+
+impl Watch {
+    fn new(clocks: [ClockId; 2], time: Duration) -> Watch {
+        Watch { sampler: Sampler::new(clocks), time, start: Instant::now(), first: None }
+    }
+
+    /// So many packets have moved by now. Returns whether that is all that is to be known.
+    fn is_over(&mut self, moved: u64) -> bool {
+        if moved > 0 && self.first.is_none() {
+            self.first = Some(Instant::now());
+        }
+        let is_over = match self.first.map(|first| first.elapsed()) {
+            Some(moving) => {
+                if moving > WARM_UP {
+                    self.sampler.note(moved);
+                }
+                moving > WARM_UP + self.time
+            }
+            None => self.start.elapsed() > PATIENCE,
+        };
+        is_over || interrupt::happened()
+    }
+}
+
+fn ours(setup: Setup, format: Format, whose: &Whose, checks: Option<Expected>) -> Result<Outcome> {
+    let opposite = Opposite::start(whose, setup, checks)?;
+    let cards = opposite.sockets().into_iter().map(|socket| VhostNet::connect(socket, format.features()));
+    let cards = cards.collect::<Result<Vec<_>>>()?;
+    let clock = match opposite.clock()? {
+        Some(clock) => clock,
+        None => clock_getcpuclockid(cards[0].backend()).context("the backend's CPU time can't be read")?,
+    };
+    let outcome = run(cards, clock, setup)?;
+    Ok(Outcome { seen: opposite.seen(), ..outcome })
 }
 
 /// The worker at work before these cards, on the first core, beside a backend with that clock of CPU time.
@@ -133,19 +175,17 @@ fn run(cards: Vec<VhostNet>, backend: ClockId, setup: Setup) -> Result<Outcome> 
     let worker = workers.pop().context("there is a worker")?;
 
     // The worker's chores look at the counters that it publishes.
-    let end = cpu::ticks() + (setup.time.as_secs_f64() * cpu::hz() as f64) as u64;
-    let windows = std::thread::scope(|scope| {
+    let windows = thread::scope(|scope| {
         let work = || -> Result<Vec<Window>> {
             cpu::pin(core)?;
-            let sampler = RefCell::new(Sampler::new([cpu::this_thread(), backend]));
+            let mut watch = Watch::new([cpu::this_thread(), backend], setup.time);
             let mut look = || {
-                sampler.borrow_mut().note(moved(&control, setup.work, count));
-                if cpu::ticks() > end || interrupt::happened() {
+                if watch.is_over(moved(&control, setup.work, count)) {
                     control.stop();
                 }
             };
             worker.run(&control, Some(&mut look));
-            Ok(sampler.into_inner().windows())
+            Ok(watch.sampler.windows())
         };
         scope.spawn(work).join().map_err(|_| anyhow!("the worker has panicked"))?
     })?;

@@ -1,19 +1,20 @@
 use std::time::Duration;
 
+use super::contest::check;
 use super::*;
 use crate::vhost::{Feature, TrafficConfig, TrafficPort};
 
-fn setup(work: Work, format: Format) -> Setup {
+fn setup(work: Work) -> Setup {
     let time = Duration::from_millis(30);
     let pool = run::pool(64).unwrap();
-    Setup { pool, work, features: format.features(), ring: 64, batch: 32, length: 60, time }
+    Setup { pool, work, ring: 64, batch: 32, length: 60, time }
 }
 
 #[test]
 fn every_work_moves_the_right_frames_over_every_kind_of_ring() {
     for &format in Format::value_variants() {
         for &work in Work::value_variants() {
-            check(setup(work, format)).unwrap();
+            check(setup(work), format, &Whose::Own).unwrap();
         }
     }
 }
@@ -34,7 +35,7 @@ fn a_backend_that_nobody_here_wrote_rings_for_takes_and_gives_frames() {
     let (came, out) = std::sync::mpsc::channel();
     port.start(source, move |_: u16, frame: &[u8]| came.send(frame.to_vec()).unwrap_or(()));
     for &format in Format::value_variants() {
-        let outcome = run::before(&socket, setup(Work::Reflect, format)).unwrap();
+        let outcome = run::measure(setup(Work::Reflect), format, &Whose::At(socket.clone())).unwrap();
         assert!(outcome.moved > 0 && outcome.unaccounted == 0, "{outcome:?}");
     }
     let report = port.stop();
