@@ -165,11 +165,13 @@ impl Chain {
         }
     }
 
-    /// A frame of flow `number`: for the Linux guest where it is to come back, since QEMU keeps what is for others from it.
+    /// A frame of flow `number`. Where it is to come back, it is for the guest, and from the port behind which that is: QEMU
+    /// keeps what is for others from those who don't ask for it.
     fn frame(&self, number: u16, len: usize) -> Vec<u8> {
         let mut frame = flow_of_length(number, len);
         if self.path == Path::Pvp {
             frame[..6].copy_from_slice(&mac_octets(0));
+            frame[6..12].copy_from_slice(&mac_octets(1));
         }
         frame
     }

@@ -19,7 +19,7 @@ const SIZES: [usize; 7] = [64, 128, 256, 512, 768, 1024, 1514];
 /// Options of `sluice bench tables`.
 #[derive(Debug, Args)]
 pub struct TablesOptions {
-    /// Also measure what takes a Linux guest; scripts/setup.sh --peers makes it.
+    /// Also measure what takes a Linux guest, and that guest in the place of Sluice; scripts/setup.sh --peers makes it.
     #[arg(long)]
     pub peers: bool,
     /// Only this table; may be given again.
@@ -49,7 +49,6 @@ pub enum Table {
 /// When something that is needed is missing, or does not forward.
 pub(super) fn measure(options: &TablesOptions) -> Result<Vec<Sheet>> {
     let is_wanted = |table| options.tables.is_empty() || options.tables.contains(&table);
-    let peers = options.peers;
     let mut sheets = Vec::new();
     if is_wanted(Table::Batching) {
         sheets.push(batching::table()?);
@@ -58,36 +57,45 @@ pub(super) fn measure(options: &TablesOptions) -> Result<Vec<Sheet>> {
         sheets.push(doorbells::table(&Contestant::sluice()?)?);
     }
     if is_wanted(Table::PortToPort) {
-        sheets.push(by_size("Port to port", Path::PortToPort, &Contestant::sluice()?, options)?);
+        sheets.push(by_size("Port to port", Path::PortToPort, options)?);
     }
-    if is_wanted(Table::PortToPort) && peers {
-        let title = "Port to port, Linux with XDP in the place of Sluice";
-        sheets.push(by_size(title, Path::PortToPort, &Contestant::linux()?, options)?);
-    }
-    if is_wanted(Table::Pvp) && peers {
+    if is_wanted(Table::Pvp) && options.peers {
         let title = "PVP: to port 0, from port 1 to a Linux guest that reflects by XDP, and all the way back";
-        sheets.push(by_size(title, Path::Pvp, &Contestant::sluice()?, options)?);
+        sheets.push(by_size(title, Path::Pvp, options)?);
     } else if is_wanted(Table::Pvp) {
         eprintln!("LEFT OUT: PVP, which takes a Linux guest; give --peers");
     }
     Ok(sheets)
 }
 
-/// A row for each size of frames.
-fn by_size(way: &str, path: Path, forwarder: &Contestant, options: &TablesOptions) -> Result<Sheet> {
-    let title = format!("{way}: in QEMU (TCG), one core, {FLOWS} flows, frames going one way");
-    let mut sheet = Sheet::new(title, ["bytes", "kpps", "Gb/s", "lost"]);
-    let chain = Chain::start(path, forwarder)?;
+/// A row for each size of frames, with Linux in the place of Sluice beside it where that is asked for.
+fn by_size(way: &str, path: Path, options: &TablesOptions) -> Result<Sheet> {
+    let mut forwarders = vec![Contestant::sluice()?];
+    let mut columns = vec!["bytes", "kpps", "Gb/s", "lost"];
+    if options.peers {
+        forwarders.push(Contestant::linux()?);
+        columns.extend(["Linux, kpps", "Linux, Gb/s", "Linux, lost", "times"]);
+    }
     let chosen: Vec<usize> = options.sizes.iter().map(|&size| size.into()).collect();
-    for &size in if chosen.is_empty() { &SIZES[..] } else { &chosen } {
-        let Outcome { kpps, lost } = chain.measure(size)?;
-        let gigabits = kpps.median * 8.0 * size as f64 / 1e6;
-        sheet.row([
-            Entry::Number(size as f64, 0),
-            Entry::Spread(kpps, 0),
-            Entry::Number(gigabits, 2),
-            Entry::Number(lost as f64, 0),
-        ]);
+    let sizes = if chosen.is_empty() { &SIZES[..] } else { &chosen };
+    let measure = |forwarder| -> Result<Vec<Outcome>> {
+        let chain = Chain::start(path, forwarder)?;
+        sizes.iter().map(|&size| chain.measure(size)).collect()
+    };
+    let outcomes = forwarders.iter().map(measure).collect::<Result<Vec<_>>>()?;
+
+    let title = format!("{way}: in QEMU (TCG), one core, {FLOWS} flows, frames going one way");
+    let mut sheet = Sheet::new(title, columns);
+    for (index, &size) in sizes.iter().enumerate() {
+        let mut row = vec![Entry::Number(size as f64, 0)];
+        for &Outcome { kpps, lost } in outcomes.iter().map(|outcomes| &outcomes[index]) {
+            let gigabits = kpps.median * 8.0 * size as f64 / 1e6;
+            row.extend([Entry::Spread(kpps, 0), Entry::Number(gigabits, 2), Entry::Number(lost as f64, 0)]);
+        }
+        if let [ours, theirs] = &outcomes[..] {
+            row.push(Entry::Number(ours[index].kpps.median / theirs[index].kpps.median, 1));
+        }
+        sheet.row(row);
     }
     Ok(sheet)
 }
