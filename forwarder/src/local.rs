@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use netdrv::device::TxQueue;
-use netdrv::packet::{Burst, MAX_BURST, Packet};
+use netdrv::packet::{Burst, Drain, MAX_BURST, Packet};
 use netdrv::pool::PoolCache;
 
 use crate::meter::Clock;
@@ -59,6 +59,17 @@ impl Inlet {
         let refuse = |PushError::Full(packet)| (DropReason::StackQueueFull, packet);
         self.queue.push(packet).map_err(refuse)
     }
+
+    /// Passes a received packet, or drops it where the stack takes no more.
+    fn pass(&mut self, packet: Packet, cache: &mut PoolCache, counts: &mut Counts) {
+        match self.hand_over(packet) {
+            Ok(()) => counts[Counter::Passed] += 1,
+            Err((reason, packet)) => {
+                counts[Counter::Drop(reason)] += 1;
+                cache.put(packet);
+            }
+        }
+    }
 }
 
 impl Passing {
@@ -89,22 +100,23 @@ impl Passing {
         }
     }
 
-    /// Takes a packet for the stack of `port`, or gives it back with the reason where the stack takes no more. A port without
-    /// a stack takes everything, and it ends there.
+    /// Takes packets for the stack of `port`, as many as it takes; the others are dropped. A port without a stack takes
+    /// everything, and it ends there.
     #[inline(always)]
     pub(crate) fn pass(
         &mut self,
         port: PortId,
-        packet: Packet,
+        packets: Drain<'_>,
         cache: &mut PoolCache,
         counts: &mut Counts,
-    ) -> Result<(), (DropReason, Packet)> {
+    ) {
         match &mut self.0[port.index()] {
-            Some(gate) => gate.inlet.hand_over(packet)?,
-            None => cache.put(packet),
+            Some(gate) => packets.for_each(|packet| gate.inlet.pass(packet, cache, counts)),
+            None => {
+                counts[Counter::Passed] += packets.len() as u64;
+                cache.put_many(packets);
+            }
         }
-        counts[Counter::Passed] += 1;
-        Ok(())
     }
 }
 
@@ -121,13 +133,7 @@ fn divert(
         match filter.destination(packet.bytes()) {
             Destination::Here => {
                 counts[Counter::Verdict(VerdictKind::Pass)] += 1;
-                match inlet.hand_over(packet) {
-                    Ok(()) => counts[Counter::Passed] += 1,
-                    Err((reason, packet)) => {
-                        counts[Counter::Drop(reason)] += 1;
-                        cache.put(packet);
-                    }
-                }
+                inlet.pass(packet, cache, counts);
             }
             Destination::Everyone => {
                 // A copy is no packet that was received: where there is no room for it, it is not made.

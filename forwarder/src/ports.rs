@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use netdrv::device::{RxDrops, RxQueue, TxQueue};
-use netdrv::packet::{Burst, MAX_BURST, Packet};
+use netdrv::packet::{Burst, Drain, MAX_BURST};
 use netdrv::pool::PoolCache;
 
 use crate::stats::{Counter, Counts, Ledger};
@@ -86,14 +86,15 @@ impl<T: TxQueue> Outputs<T> {
         self.0.len()
     }
 
-    /// Lines `packet` up for `port`; gives it back with the reason where it can't be sent.
+    /// Lines `packets` up for `port`, as many as find room; why the others can't be sent.
     #[inline(always)]
-    pub(crate) fn push(&mut self, port: PortId, packet: Packet) -> Result<(), (DropReason, Packet)> {
-        let Some(output) = self.0.get_mut(port.index()) else { return Err((DropReason::NoSuchPort, packet)) };
-        if matches!(output.path, TxPath::Unavailable) {
-            return Err((DropReason::TxUnavailable, packet));
+    pub(crate) fn push(&mut self, port: PortId, packets: &mut Drain<'_>) -> DropReason {
+        let Some(output) = self.0.get_mut(port.index()) else { return DropReason::NoSuchPort };
+        if !matches!(output.path, TxPath::Unavailable) {
+            let room = output.packets.remaining_capacity();
+            output.packets.extend(packets.take(room));
         }
-        output.packets.try_push(packet).map_err(|full| (output.path.refusal(), full.element()))
+        output.path.refusal()
     }
 
     /// Sends what is lined up: since the last call, packets that `origin` received. One doorbell a port.

@@ -182,19 +182,17 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let Worker { program, outputs, passing, cache, ledger, .. } = self;
         let counts = ledger.port(port);
         let context = Context { port, ports: outputs.count() as u16 };
-        program.decide(context, burst, |packet, verdict| {
-            counts[Counter::Verdict(verdict.kind())] += 1;
-            let dropped = match verdict {
-                Verdict::Tx => outputs.push(port, packet),
-                Verdict::Redirect(to) => outputs.push(to, packet),
-                Verdict::Drop => Err((DropReason::Verdict, packet)),
-                Verdict::Aborted => Err((DropReason::Aborted, packet)),
-                Verdict::Pass => passing.pass(port, packet, cache, counts),
+        program.decide(context, burst, |mut packets, verdict| {
+            counts[Counter::Verdict(verdict.kind())] += packets.len() as u64;
+            let reason = match verdict {
+                Verdict::Tx => outputs.push(port, &mut packets),
+                Verdict::Redirect(to) => outputs.push(to, &mut packets),
+                Verdict::Drop => DropReason::Verdict,
+                Verdict::Aborted => DropReason::Aborted,
+                Verdict::Pass => return passing.pass(port, packets, cache, counts),
             };
-            if let Err((reason, packet)) = dropped {
-                counts[Counter::Drop(reason)] += 1;
-                cache.put(packet);
-            }
+            counts[Counter::Drop(reason)] += packets.len() as u64;
+            cache.put_many(packets);
         });
         outputs.flush(port, cache, ledger);
     }

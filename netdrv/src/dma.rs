@@ -196,28 +196,63 @@ unsafe impl<T: Word> Send for Table<T> {}
 unsafe impl<T: Word> Sync for Table<T> {}
 
 impl<T: Word> Table<T> {
+    /// The words, for a loop: a value of its own stays in registers, whatever is written meanwhile.
+    #[inline(always)]
+    pub fn words(&self) -> Words<'_, T> {
+        Words { base: self.base, mask: self.mask, _memory: PhantomData }
+    }
+
     /// The word at `index` modulo the length.
     #[inline(always)]
     pub fn read(&self, index: usize) -> T {
-        T::load(self.word(index))
+        self.words().read(index)
     }
 
     /// Writes the word at `index` modulo the length.
     #[inline(always)]
     pub fn write(&self, index: usize, value: T) {
-        T::store(self.word(index), value);
+        self.words().write(index, value);
     }
 
     /// Asks the CPU to fetch the word at `index` modulo the length, and what lies in its cache line, for writing.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
-        prefetch::for_writing(self.word(index));
+        prefetch::for_writing(self.words().word(index));
+    }
+}
+
+/// The words of a [`Table`].
+pub struct Words<'a, T: Word> {
+    base: NonNull<T::Atomic>,
+    mask: usize,
+    _memory: PhantomData<&'a T>,
+}
+
+impl<T: Word> Clone for Words<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Word> Copy for Words<'_, T> {}
+
+impl<T: Word> Words<'_, T> {
+    /// The word at `index` modulo the length.
+    #[inline(always)]
+    pub fn read(self, index: usize) -> T {
+        T::load(self.word(index))
+    }
+
+    /// Writes the word at `index` modulo the length.
+    #[inline(always)]
+    pub fn write(self, index: usize, value: T) {
+        T::store(self.word(index), value);
     }
 
     /// Writes the word at `index` modulo the length unless it has that value: the device's copy of the line, which it
     /// would have to fetch again, stays good.
     #[inline(always)]
-    pub fn update(&self, index: usize, value: T) {
+    pub fn update(self, index: usize, value: T) {
         if self.read(index) != value {
             self.write(index, value);
         }
@@ -225,8 +260,8 @@ impl<T: Word> Table<T> {
 
     #[inline(always)]
     fn word(&self, index: usize) -> &T::Atomic {
-        // SAFETY: `place` checked that mask + 1 aligned words lie in memory that `_memory` keeps alive; the masked
-        // index is one of them. The memory has a value, and every bit pattern is one of the atomic.
+        // SAFETY: `place` checked that mask + 1 aligned words lie in memory that the table keeps alive, which is borrowed;
+        // the masked index is one of them. The memory has a value, and every bit pattern is one of the atomic.
         unsafe { self.base.add(index & self.mask).as_ref() }
     }
 }

@@ -22,6 +22,8 @@ pub const MAX_BURST: usize = 64;
 
 /// Packets that travel together, oldest first.
 pub type Burst = ArrayVec<Packet, MAX_BURST>;
+/// Packets that leave a [`Burst`].
+pub type Drain<'a> = arrayvec::Drain<'a, Packet, MAX_BURST>;
 
 /// What lies in memory for a packet: a line of our own, then the bytes that the device sees. The stride is
 /// 33 cache lines: with an even number the frames' first lines would fall on half of the cache's sets.

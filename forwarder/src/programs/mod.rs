@@ -8,7 +8,7 @@ mod forward;
 mod pass;
 mod reflect;
 
-use netdrv::packet::{Burst, Packet};
+use netdrv::packet::{Burst, Drain, Packet};
 
 use crate::verdict::{PortId, Verdict};
 
@@ -35,18 +35,14 @@ pub enum Program {
 }
 
 impl Program {
-    /// Decides on every packet of `burst`, and hands each to `settle` with the verdict. The loop is compiled for each
-    /// program on its own, with what becomes of the verdicts that it can give and no others.
+    /// Decides on every packet of `burst`, and hands them to `settle`: those in a row that share a verdict together. The loop is
+    /// compiled for each program on its own, with what becomes of the verdicts that it can give and no others.
     #[inline(always)]
-    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(Packet, Verdict)) {
+    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(Drain<'_>, Verdict)) {
         match self {
             Program::Drop => each(burst, settle, |_| drop::verdict()),
             Program::Pass => each(burst, settle, |_| pass::verdict()),
-            Program::Reflect => {
-                // This one writes the frame, which the device left in memory or in another core's cache.
-                burst.iter().for_each(Packet::prefetch);
-                each(burst, settle, reflect::verdict);
-            }
+            Program::Reflect => each(burst, settle, reflect::verdict),
             Program::Forward => each(burst, settle, |_| forward::verdict(context)),
         }
     }
@@ -61,9 +57,24 @@ impl Program {
 }
 
 #[inline(always)]
-fn each(burst: &mut Burst, mut settle: impl FnMut(Packet, Verdict), decide: impl Fn(&mut Packet) -> Verdict) {
-    for mut packet in burst.drain(..) {
-        let verdict = decide(&mut packet);
-        settle(packet, verdict);
+fn each(
+    burst: &mut Burst,
+    mut settle: impl FnMut(Drain<'_>, Verdict),
+    decide: impl Fn(&mut Packet) -> Verdict,
+) {
+    // Of the first packet, if it was looked at already.
+    let mut decided = None;
+    while let Some(first) = burst.first_mut() {
+        let verdict = decided.take().unwrap_or_else(|| decide(first));
+        let mut alike = 1;
+        while let Some(packet) = burst.get_mut(alike) {
+            let next = decide(packet);
+            if next != verdict {
+                decided = Some(next);
+                break;
+            }
+            alike += 1;
+        }
+        settle(burst.drain(..alike), verdict);
     }
 }

@@ -145,11 +145,7 @@ impl ControlQueue {
             }
             core::hint::spin_loop();
         }
-        let used = self.queue.used(self.queue.next_taken());
-        while self.queue.announced() > 0 {
-            self.queue.advance();
-        }
-        if used.id == id { Ok(()) } else { Err(ControlError::Silent) }
+        if self.queue.take_chain() == id { Ok(()) } else { Err(ControlError::Silent) }
     }
 }
 

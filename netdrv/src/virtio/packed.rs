@@ -101,12 +101,6 @@ impl PackedQueue {
         position & self.size == 0
     }
 
-    /// The index of the second word of the descriptor at `position`; that before it is the first.
-    #[inline(always)]
-    fn word(&self, position: u16) -> usize {
-        2 * usize::from(position) + 1
-    }
-
     /// Whose the descriptor at `position` is, if its second word is `word`.
     #[inline(always)]
     fn owner(&self, position: u16, word: u64) -> Owner {
@@ -125,7 +119,7 @@ impl PackedQueue {
     #[inline(always)]
     fn look(&mut self, wanted: usize) -> Result<(), Nonsense> {
         while usize::from(self.announced()) < wanted {
-            let word = self.descriptors.read(self.word(self.seen));
+            let word = self.descriptors.read(word_index(self.seen));
             let owner = self.owner(self.seen, word);
             let given = self.published.wrapping_sub(self.seen);
             if given == 0 {
@@ -182,6 +176,12 @@ const fn event(how: u16, at: u16) -> u32 {
     (how as u32) << 16 | at as u32
 }
 
+/// The index of the second word of the descriptor at `position`; that before it is the first.
+#[inline(always)]
+fn word_index(position: u16) -> usize {
+    2 * usize::from(position) + 1
+}
+
 /// The id in the second word of a descriptor.
 #[inline(always)]
 fn id(word: u64) -> u16 {
@@ -210,26 +210,39 @@ impl Virtqueue for PackedQueue {
     }
 
     #[inline(always)]
-    fn offer(&mut self, id: u16, part: Part) {
-        let Part { address, len, flags } = part;
-        let owner = if self.wrap(self.offered) { AVAILABLE } else { USED };
-        let word = u64::from(len) | u64::from(id) << 32 | u64::from(flags) << 48 | owner;
-        let place = self.word(self.offered);
-        self.descriptors.write(place - 1, address);
-        if self.offered == self.published {
-            self.first = word;
-        } else {
-            self.descriptors.write(place, word);
+    fn offer(&mut self, parts: impl Iterator<Item = (u16, Part)>) -> usize {
+        let descriptors = self.descriptors.words();
+        let (mut position, mut first) = (self.offered, self.first);
+        for (id, part) in parts {
+            let Part { address, len, flags } = part;
+            let owner = if self.wrap(position) { AVAILABLE } else { USED };
+            let word = u64::from(len) | u64::from(id) << 32 | u64::from(flags) << 48 | owner;
+            let place = word_index(position);
+            descriptors.write(place - 1, address);
+            if position == self.published {
+                first = word;
+            } else {
+                descriptors.write(place, word);
+            }
+            position = position.wrapping_add(1);
         }
-        self.offered = self.offered.wrapping_add(1);
+        let count = position.wrapping_sub(self.offered);
+        (self.offered, self.first) = (position, first);
+        usize::from(count)
     }
 
     /// Its id, which counts in the last descriptor, is that one's place: as of a batch, so that both are announced with it.
     fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
         let id = self.offered.wrapping_add(1) & (self.size - 1);
-        self.offer(id, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first });
-        self.offer(id, second);
+        let first = Part { flags: first.flags | DESCRIPTOR_NEXT, ..first };
+        self.offer([(id, first), (id, second)].into_iter());
         id.into()
+    }
+
+    fn take_chain(&mut self) -> u32 {
+        let id = self.used()(self.taken).id;
+        self.taken = self.seen;
+        id
     }
 
     #[inline(always)]
@@ -238,7 +251,7 @@ impl Virtqueue for PackedQueue {
             return;
         }
         release();
-        self.descriptors.write(self.word(self.published), self.first);
+        self.descriptors.write(word_index(self.published), self.first);
         self.published = self.offered;
         // What is a ring behind was used, so the device knows of it.
         if self.published.wrapping_sub(self.settled) > self.size {
@@ -289,14 +302,17 @@ impl Virtqueue for PackedQueue {
 
     /// The length counts whether or not the device says by `VIRTQ_DESC_F_WRITE` that it wrote anything (2.8.4): QEMU does not.
     #[inline(always)]
-    fn used(&self, position: u16) -> Used {
-        let word = self.descriptors.read(self.word(position));
-        Used { id: id(word).into(), len: word as u32 }
+    fn used(&self) -> impl Fn(u16) -> Used {
+        let descriptors = self.descriptors.words();
+        move |position| {
+            let word = descriptors.read(word_index(position));
+            Used { id: id(word).into(), len: word as u32 }
+        }
     }
 
     #[inline(always)]
-    fn advance(&mut self) {
-        self.taken = self.taken.wrapping_add(1);
+    fn advance(&mut self, count: u16) {
+        self.taken = self.taken.wrapping_add(count);
     }
 
     fn arm(&mut self) -> bool {
@@ -305,7 +321,7 @@ impl Virtqueue for PackedQueue {
         let wrap = if self.wrap(self.taken) { EVENT_WRAP } else { 0 };
         self.driver_event.write(event(how, self.taken & (self.size - 1) | wrap));
         store_then_load();
-        let word = self.descriptors.read(self.word(self.seen));
+        let word = self.descriptors.read(word_index(self.seen));
         self.seen == self.taken && self.owner(self.seen, word) != Owner::Driver
     }
 }

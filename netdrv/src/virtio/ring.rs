@@ -3,10 +3,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::order::Order;
+use super::order::{Order, Slots};
 use super::virtqueue::{Part, Virtqueue};
 use crate::device::Quiesced;
-use crate::packet::Packet;
 use crate::pool::FreeBuffer;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -44,8 +43,7 @@ impl Fault {
 pub(super) struct PacketRing<Q: Virtqueue, O: Order> {
     queue: Q,
     order: O,
-    /// By descriptor: the buffer that the device has, or `None` for a free descriptor.
-    slots: Box<[Option<FreeBuffer>]>,
+    slots: Box<Slots>,
     outstanding: usize,
     broken: bool,
     fault: Fault,
@@ -78,16 +76,19 @@ impl<Q: Virtqueue, O: Order> PacketRing<Q, O> {
         self.outstanding
     }
 
-    /// Offers a packet: `len` bytes at `address`, which lie in its buffer. Gives it back where there is no
-    /// room.
+    /// Offers buffers, each with the part of it that the device is to use: as many as there is room for. Returns how many they are.
     #[inline(always)]
-    pub(super) fn offer(&mut self, packet: Packet, address: u64, len: u32, flags: u16) -> Result<(), Packet> {
-        let Some(id) = self.order.claim(&self.queue) else { return Err(packet) };
-        let Some(slot) = self.slots.get_mut(usize::from(id)) else { return Err(packet) };
-        *slot = Some(FreeBuffer::of(packet));
-        self.outstanding += 1;
-        self.queue.offer(id, Part { address, len, flags });
-        Ok(())
+    pub(super) fn offer(&mut self, parts: impl Iterator<Item = (FreeBuffer, Part)>) -> usize {
+        let room = self.room();
+        let PacketRing { queue, order, slots, .. } = self;
+        let free = order.free(queue.next_offer(), room);
+        let count = queue.offer(free.zip(parts).map(|(id, (buffer, part))| {
+            slots[usize::from(id)] = Some(buffer);
+            (id, part)
+        }));
+        order.claim(count);
+        self.outstanding += count;
+        count
     }
 
     /// Makes what was offered visible to the device, with one notification if the device is seen to want any.
@@ -124,36 +125,42 @@ impl<Q: Virtqueue, O: Order> PacketRing<Q, O> {
         self.broken || self.queue.arm()
     }
 
-    /// Takes the next announced completion: the packet, and the bytes that the device says it wrote. `None`
+    /// Takes the next `count` announced completions. Shows each buffer, with the bytes that the device says it wrote; `None`
     /// where the device named a descriptor that it does not have.
     #[inline(always)]
-    pub(super) fn take_written(&mut self) -> Option<(Packet, u32)> {
-        let Some(used) = self.order.complete(&self.queue) else {
+    pub(super) fn take(&mut self, count: usize, mut show: impl FnMut(Option<(FreeBuffer, u32)>)) {
+        let PacketRing { queue, order, slots, outstanding, .. } = self;
+        let mut taken = 0;
+        let outcome = order.take(queue, count, slots, |done| {
+            taken += usize::from(done.is_some());
+            show(done);
+        });
+        queue.advance(count as u16);
+        *outstanding -= taken;
+        if outcome.is_err() {
+            show(None);
             self.give_up();
-            return None;
-        };
-        self.take(used.id).map(|buffer| (buffer.into_packet(), used.len))
+        }
     }
 
-    /// Takes the buffer of the next announced completion of a packet that the device only read.
+    /// Takes the buffers of the next `count` announced completions of packets that the device only read. Returns how many there
+    /// were: all, unless the device completed a frame that it does not have. Which of the others are sent is not known then
+    /// either, and the ring is given up.
     #[inline(always)]
-    pub(super) fn take_read(&mut self) -> Option<FreeBuffer> {
-        let id = self.order.complete_id(&self.queue)?;
-        self.take(id)
-    }
-
-    #[inline(always)]
-    fn take(&mut self, id: u32) -> Option<FreeBuffer> {
-        self.queue.advance();
-        let buffer = self.slots.get_mut(id as usize)?.take()?;
-        self.order.release(id as u16);
-        self.outstanding -= 1;
-        Some(buffer)
+    pub(super) fn take_read(&mut self, count: usize, show: impl FnMut(FreeBuffer)) -> usize {
+        let PacketRing { queue, order, slots, outstanding, .. } = self;
+        let taken = order.take_read(queue, count, slots, show);
+        queue.advance(taken as u16);
+        *outstanding -= taken;
+        if taken < count {
+            self.give_up();
+        }
+        taken
     }
 
     /// Ends all traffic on this ring.
     #[cold]
-    pub(super) fn give_up(&mut self) {
+    fn give_up(&mut self) {
         self.broken = true;
         self.fault.raise();
     }

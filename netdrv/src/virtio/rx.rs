@@ -6,10 +6,10 @@ use super::order::{AnyOrder, InOrder, Order};
 use super::packed::PackedQueue;
 use super::ring::{Fault, PacketRing, for_any_kind};
 use super::split::SplitQueue;
-use super::virtqueue::{AnyQueue, DESCRIPTOR_WRITE, Virtqueue};
+use super::virtqueue::{AnyQueue, DESCRIPTOR_WRITE, Part, Virtqueue};
 use crate::device::{Quiesced, RxDrops, RxQueue};
 use crate::packet::{Burst, FRAME_CAPACITY, MAX_BURST, Packet};
-use crate::pool::PoolCache;
+use crate::pool::{FreeBuffer, PoolCache};
 
 /// What the device may write to a buffer: its header, in the headroom, and the frame, from a cache line on.
 /// Nothing in the header is of use to us: no offload is negotiated, and a frame never spans buffers.
@@ -89,24 +89,26 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
     #[inline(never)]
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
         let before = burst.len();
+        let RxRing { ring, drops, .. } = self;
         // Acquire: what the device wrote before it moved its index is visible from here on.
-        let count = self.ring.completed(limit.min(burst.remaining_capacity()), BEHIND);
-        for _ in 0..count {
+        let count = ring.completed(limit.min(burst.remaining_capacity()), BEHIND);
+        ring.take(count, |done| {
             // Check: the descriptor is one that the device has…
-            let Some((mut packet, written)) = self.ring.take_written() else {
-                self.drops.unknown_descriptor += 1;
-                continue;
+            let Some((buffer, written)) = done else {
+                drops.unknown_descriptor += 1;
+                return;
             };
             // … and the length one that it can have written.
-            if let Err(drop) = set_frame(&mut packet, written) {
-                self.count(drop);
+            let mut packet = buffer.into_packet();
+            if let Err(wrong) = set_frame(&mut packet, written) {
+                wrong.count(drops);
                 cache.put(packet);
-                continue;
+                return;
             }
             // Take.
             packet.prefetch();
             burst.push(packet);
-        }
+        });
         self.rearm(cache, self.on_their_way);
         if count == 0 {
             self.ring.settle();
@@ -118,22 +120,12 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
     /// `bearable`. What is left is armed at a later call, so a ring that ran dry recovers by itself.
     #[inline(always)]
     fn rearm(&mut self, cache: &mut PoolCache, bearable: usize) {
-        for buffer in cache.take_back(self.ring.room(), bearable) {
+        self.ring.offer(cache.take_back(self.ring.room(), bearable).map(|buffer| {
             let packet = buffer.into_packet();
-            let header = packet.address() - HEADER_LEN as u64;
-            if self.ring.offer(packet, header, WRITABLE, DESCRIPTOR_WRITE).is_err() {
-                break;
-            }
-        }
+            let address = packet.address() - HEADER_LEN as u64;
+            (FreeBuffer::of(packet), Part { address, len: WRITABLE, flags: DESCRIPTOR_WRITE })
+        }));
         self.ring.publish();
-    }
-
-    #[cold]
-    fn count(&mut self, drop: BadLength) {
-        match drop {
-            BadLength::Truncated => self.drops.truncated += 1,
-            BadLength::Oversize => self.drops.oversize += 1,
-        }
     }
 }
 
@@ -141,6 +133,16 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
 enum BadLength {
     Truncated,
     Oversize,
+}
+
+impl BadLength {
+    #[cold]
+    fn count(self, drops: &mut RxDrops) {
+        match self {
+            BadLength::Truncated => drops.truncated += 1,
+            BadLength::Oversize => drops.oversize += 1,
+        }
+    }
 }
 
 /// Makes the packet as long as its frame, given the bytes that the device says it wrote.

@@ -5,7 +5,7 @@ use super::features::Features;
 use super::transport::{Doorbell, NetTransport};
 use super::virtqueue::{CACHE_LINE, DESCRIPTOR_NEXT, DESCRIPTOR_SIZE, Lent, Nonsense, Part, Used, Virtqueue};
 use crate::device::Quiesced;
-use crate::dma::{Cell, DmaMemory, Table, acquire, release, store_then_load};
+use crate::dma::{Cell, DmaMemory, Table, Words, acquire, release, store_then_load};
 use crate::hal::Hal;
 
 /// Bytes of a used element: id and length (2.7.8).
@@ -128,21 +128,10 @@ impl SplitQueue {
         })
     }
 
-    /// Makes descriptor `id` one of this part. `next` counts only with [`DESCRIPTOR_NEXT`].
-    ///
-    /// In a ring that runs smoothly it is that already, since buffers come back in a row.
-    #[inline(always)]
-    fn describe(&self, id: u16, part: Part, next: u16) {
-        let Part { address, len, flags } = part;
-        let word = 2 * usize::from(id);
-        self.descriptors.update(word, address);
-        self.descriptors.update(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
-    }
-
     /// Puts the chain that begins at `id` into the available ring.
     #[inline(always)]
     fn make_available(&mut self, id: u16) {
-        self.available_ring.update(usize::from(self.offered), id);
+        self.available_ring.words().update(usize::from(self.offered), id);
         self.offered = self.offered.wrapping_add(1);
     }
 
@@ -218,17 +207,32 @@ impl Virtqueue for SplitQueue {
     }
 
     #[inline(always)]
-    fn offer(&mut self, id: u16, part: Part) {
-        self.describe(id, part, 0);
-        self.make_available(id);
+    fn offer(&mut self, parts: impl Iterator<Item = (u16, Part)>) -> usize {
+        let (descriptors, ring) = (self.descriptors.words(), self.available_ring.words());
+        let mut position = self.offered;
+        for (id, part) in parts {
+            describe(descriptors, id, part, 0);
+            ring.update(usize::from(position), id);
+            position = position.wrapping_add(1);
+        }
+        let count = position.wrapping_sub(self.offered);
+        self.offered = position;
+        usize::from(count)
     }
 
     /// The chain is the same every time, and descriptors are used in ring order as `VIRTIO_F_IN_ORDER` wants it.
     fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
-        self.describe(0, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first }, 1);
-        self.describe(1, second, 0);
+        let descriptors = self.descriptors.words();
+        describe(descriptors, 0, Part { flags: first.flags | DESCRIPTOR_NEXT, ..first }, 1);
+        describe(descriptors, 1, second, 0);
         self.make_available(0);
         0
+    }
+
+    fn take_chain(&mut self) -> u32 {
+        let id = self.used()(self.taken).id;
+        self.taken = self.seen;
+        id
     }
 
     #[inline(always)]
@@ -282,14 +286,17 @@ impl Virtqueue for SplitQueue {
     }
 
     #[inline(always)]
-    fn used(&self, position: u16) -> Used {
-        let word = self.used_ring.read(usize::from(position));
-        Used { id: word as u32, len: (word >> 32) as u32 }
+    fn used(&self) -> impl Fn(u16) -> Used {
+        let ring = self.used_ring.words();
+        move |position| {
+            let word = ring.read(usize::from(position));
+            Used { id: word as u32, len: (word >> 32) as u32 }
+        }
     }
 
     #[inline(always)]
-    fn advance(&mut self) {
-        self.taken = self.taken.wrapping_add(1);
+    fn advance(&mut self, count: u16) {
+        self.taken = self.taken.wrapping_add(count);
     }
 
     fn arm(&mut self) -> bool {
@@ -306,6 +313,17 @@ impl Virtqueue for SplitQueue {
         store_then_load();
         self.used_index.read() == self.taken
     }
+}
+
+/// Makes descriptor `id` one of this part. `next` counts only with [`DESCRIPTOR_NEXT`].
+///
+/// In a ring that runs smoothly it is that already, since buffers come back in a row.
+#[inline(always)]
+fn describe(descriptors: Words<'_, u64>, id: u16, part: Part, next: u16) {
+    let Part { address, len, flags } = part;
+    let word = 2 * usize::from(id);
+    descriptors.update(word, address);
+    descriptors.update(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
 }
 
 /// Whether moving an index from `old` to `new` passes `event`, after which the other side asked to be

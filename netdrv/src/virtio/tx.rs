@@ -6,10 +6,10 @@ use super::order::{AnyOrder, InOrder, Order};
 use super::packed::PackedQueue;
 use super::ring::{Fault, PacketRing, for_any_kind};
 use super::split::SplitQueue;
-use super::virtqueue::{AnyQueue, Virtqueue};
+use super::virtqueue::{AnyQueue, Part, Virtqueue};
 use crate::device::{Quiesced, TxQueue};
 use crate::packet::{BUFFER_SIZE, Burst, Packet};
-use crate::pool::PoolCache;
+use crate::pool::{FreeBuffer, PoolCache};
 
 /// Completions that are left to a device that goes on: four lines of the used ring.
 const BEHIND: usize = 32;
@@ -99,16 +99,7 @@ impl<Q: Virtqueue, O: Order> TxRing<Q, O> {
         if count == 0 {
             self.ring.settle();
         }
-        for done in 0..count {
-            let Some(buffer) = self.ring.take_read() else {
-                // The device completed a frame that it does not have: which of the others are sent is not
-                // known either.
-                self.ring.give_up();
-                return done;
-            };
-            cache.put_free(buffer);
-        }
-        count
+        self.ring.take_read(count, |buffer| cache.put_free(buffer))
     }
 
     #[inline(never)]
@@ -116,17 +107,16 @@ impl<Q: Virtqueue, O: Order> TxRing<Q, O> {
         let count = burst.len().min(self.ring.room());
         // The device has read, or written, the lines of the headers last.
         burst[..count].iter().for_each(|packet| packet.prefetch_to_write(HEADER_LEN));
-        for mut packet in burst.drain(..count) {
-            if packet.len() > self.max_frame || !clear_header(&mut packet) {
-                self.refused += 1;
-                continue;
+        let TxRing { ring, max_frame, refused } = self;
+        ring.offer(burst.drain(..count).filter_map(|mut packet| {
+            if packet.len() > *max_frame || !clear_header(&mut packet) {
+                *refused += 1;
+                return None;
             }
-            let header = packet.address() - HEADER_LEN as u64;
+            let address = packet.address() - HEADER_LEN as u64;
             let len = (HEADER_LEN + packet.len()) as u32;
-            if self.ring.offer(packet, header, len, 0).is_err() {
-                self.refused += 1;
-            }
-        }
+            Some((FreeBuffer::of(packet), Part { address, len, flags: 0 }))
+        }));
         count
     }
 }

@@ -56,18 +56,23 @@ pub(super) trait Virtqueue: Send {
     /// Buffers offered and not yet taken back.
     fn outstanding(&self) -> u16;
 
-    /// The position that the next [`offer`](Self::offer) has.
+    /// The position that the next buffer offered has.
     fn next_offer(&self) -> u16;
 
     /// The position that the next completion has.
     fn next_taken(&self) -> u16;
 
-    /// Offers a buffer of one descriptor, named `id`; the device sees it after [`publish`](Self::publish). There is room for it.
-    fn offer(&mut self, id: u16, part: Part);
+    /// Offers buffers of one descriptor, each named by an id; the device sees them after [`publish`](Self::publish). There is
+    /// room for them. Returns how many they are.
+    fn offer(&mut self, parts: impl Iterator<Item = (u16, Part)>) -> usize
+    where
+        Self: Sized;
 
-    /// Offers a chain of what a queue of two descriptors has. Returns the id that it comes back with; it is taken back
-    /// when nothing is [announced](Self::announced) any more.
+    /// Offers a chain of what a queue of two descriptors has. Returns the id that it comes back with.
     fn offer_chain(&mut self, first: Part, second: Part) -> u32;
+
+    /// Takes the chain that was announced. Returns the id that the device named.
+    fn take_chain(&mut self) -> u32;
 
     /// Makes what was offered visible to the device, and rings the doorbell if the device is seen to want that.
     ///
@@ -90,11 +95,13 @@ pub(super) trait Virtqueue: Send {
     /// Completions that are known and not taken.
     fn announced(&self) -> u16;
 
-    /// The completion at `position`, which [`completed`](Self::completed) has announced.
-    fn used(&self, position: u16) -> Used;
+    /// Tells the completion at a position that [`completed`](Self::completed) has announced.
+    fn used(&self) -> impl Fn(u16) -> Used
+    where
+        Self: Sized;
 
-    /// Counts one completion as taken.
-    fn advance(&mut self);
+    /// Counts so many completions as taken.
+    fn advance(&mut self, count: u16);
 
     /// Asks the device to interrupt at the next completion. The wish ends at the next look for completions. Returns
     /// false where one came before the device could see the wish.
