@@ -15,7 +15,7 @@ use vfio_bindings::bindings::vfio::{
 };
 use vfio_user::Client;
 
-use super::{Cable, CardOptions, CardPort};
+use super::{Cable, CardOptions, CardPort, Policy};
 
 /// How long anything may take that happens at once on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,6 +65,12 @@ impl Machine {
     fn command(&mut self) -> u16 {
         let mut bytes = [0; 2];
         self.client.region_read(VFIO_PCI_CONFIG_REGION_INDEX, 4, &mut bytes).unwrap();
+        u16::from_le_bytes(bytes)
+    }
+
+    fn device_id(&mut self) -> u16 {
+        let mut bytes = [0; 2];
+        self.client.region_read(VFIO_PCI_CONFIG_REGION_INDEX, 2, &mut bytes).unwrap();
         u16::from_le_bytes(bytes)
     }
 
@@ -155,6 +161,35 @@ fn an_interrupt_reaches_who_has_connected_it() {
     assert_eq!(machine.read(EIMS), 0);
     assert!(bell.read(&mut [0; 8]).is_err(), "the cause is masked");
     machine.write(EIMS, 1);
+    wait_until(|| bell.read(&mut [0; 8]).is_ok());
+}
+
+/// Reset, answer, interrupt: all that a virtual function has of its own goes through its own registers (8.3.5).
+#[test]
+fn a_virtual_function_talks_to_its_host_and_interrupts() {
+    const VFMBMEM: u64 = 0x200;
+    const VFMAILBOX: u64 = 0x2fc;
+    const VTEICS: u64 = 0x104;
+    const VTEIMS: u64 = 0x108;
+    let folder = tempfile::tempdir().unwrap();
+    let options = CardOptions { mac: [2, 0, 0, 0, 7, 9], ..CardOptions::default() };
+    let cable = Cable::Traffic { takes: None, gives: None };
+    let path = folder.path().join("card");
+    let card = CardPort::listen_virtual(path, options, Policy::default(), cable).unwrap();
+    let mut machine = Machine::plug_in(&card);
+    assert_eq!(machine.device_id(), 0x10ed);
+    let mut bell = machine.connect_interrupt();
+    machine.become_bus_master();
+    machine.write(VFMAILBOX, 1 << 2);
+    machine.write(VFMBMEM, 1);
+    machine.write(VFMAILBOX, 1);
+    wait_until(|| machine.read(VFMAILBOX) & 1 << 4 != 0);
+    let answer = [0, 4, 8].map(|word| machine.read(VFMBMEM + word));
+    assert_eq!(answer, [0x8000_0001, 2, 0x0907]);
+    machine.write(VTEICS, 1);
+    assert_eq!(machine.read(VTEIMS), 0);
+    assert!(bell.read(&mut [0; 8]).is_err(), "the cause is masked");
+    machine.write(VTEIMS, 1);
     wait_until(|| bell.read(&mut [0; 8]).is_ok());
 }
 

@@ -93,6 +93,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     if let Some(minutes) = soak_minutes() {
         let body = move || faults(SFP, &Misfortune::soak(minutes));
         trials.push(test_with(&[Need::CardsFromOutside], "card::soak", body));
+        let body = move || faults(Kind::Lent(Model::X540), &virtual_function::soak(minutes));
+        trials.push(test_with(&[Need::CardsFromOutside], "card::virtual_function::soak", body));
     }
     trials
 }
@@ -329,10 +331,14 @@ fn any_fault() -> Fault {
         Fault::SpontaneousReset,
         Fault::NeedsSecondReset,
     ];
-    // The standard library's only source of chance.
-    let fault = FAULTS[RandomState::new().hash_one(()) as usize % FAULTS.len()];
+    let fault = FAULTS[any_below(FAULTS.len())];
     eprintln!("soak: {fault:?}");
     fault
+}
+
+/// Any number below `end`, from the standard library's only source of chance.
+fn any_below(end: usize) -> usize {
+    RandomState::new().hash_one(()) as usize % end
 }
 
 /// A card that resets itself makes its driver break rules before it can know.

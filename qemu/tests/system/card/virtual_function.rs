@@ -6,7 +6,7 @@ use anyhow::Result;
 use libtest_mimic::Trial;
 use qemu::vfio::{Card, CardPort, Fault, HostDriver, LentLink, Model, Notice};
 
-use super::{Kind, Misfortune, Setup, exchange, faults, inject};
+use super::{Kind, Misfortune, Setup, any_below, exchange, faults, inject};
 use crate::harness::{Need, test_with};
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -68,6 +68,29 @@ const LINK_CHANGES: Misfortune = Misfortune {
     lasts: Duration::from_secs(6),
     verdict: super::nothing_is_wrong,
 };
+
+/// Everything that can befall a function, in any order, for so many minutes.
+pub(super) fn soak(minutes: u64) -> Misfortune {
+    Misfortune {
+        strike: |cards, _| {
+            let fates: [fn(&[CardPort]); 7] = [
+                |cards| inject(cards, Fault::LinkDown),
+                |cards| inject(cards, Fault::LinkUp),
+                |cards| inject(cards, Fault::LostCompletions { queue: 0, count: 3 }),
+                |cards| hosts(cards, |host, card| host.reset(card, Notice::Given)),
+                |cards| hosts(cards, |host, card| host.reset(card, Notice::None)),
+                |cards| hosts(cards, |host, card| host.set_link(card, 0, LentLink::Taken)),
+                |cards| hosts(cards, |host, card| host.set_link(card, 0, LentLink::Given)),
+            ];
+            let fate = any_below(fates.len());
+            eprintln!("soak of virtual functions: {fate}");
+            fates[fate](cards);
+        },
+        pause: Duration::from_secs(1),
+        lasts: Duration::from_secs(60 * minutes),
+        verdict: super::nothing_is_unknown,
+    }
+}
 
 /// Has the host of each function do something.
 fn hosts(cards: &[CardPort], act: fn(&mut HostDriver, &mut Card)) {
