@@ -219,6 +219,22 @@ impl<T: Word> Table<T> {
     pub fn prefetch(&self, index: usize) {
         prefetch::for_writing(self.words().word(index));
     }
+
+    /// Moves the word at `index` to the front, with all behind it; what was before it comes behind them. No word is
+    /// written by the device meanwhile.
+    pub(crate) fn rotate_left(&self, index: usize) {
+        let reverse = |begin: usize, end: usize| {
+            for (low, high) in (begin..end).zip((begin..end).rev()).take((end - begin) / 2) {
+                let (first, second) = (self.read(low), self.read(high));
+                self.write(low, second);
+                self.write(high, first);
+            }
+        };
+        let (middle, end) = (index & self.mask, self.mask + 1);
+        reverse(0, middle);
+        reverse(middle, end);
+        reverse(0, end);
+    }
 }
 
 /// The words of a [`Table`].

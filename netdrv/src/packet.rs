@@ -40,7 +40,9 @@ struct BufferBytes([u8; BUFFER_SIZE]);
 /// The distance from one buffer to the next, in bytes.
 pub(crate) const STRIDE: usize = size_of::<Buffer>();
 const _: () = assert!(STRIDE == 33 * 64);
-const _: () = assert!(core::mem::offset_of!(Buffer, bytes) == 64);
+/// Where in a buffer the bytes are that the device sees.
+pub(crate) const BYTES: usize = core::mem::offset_of!(Buffer, bytes);
+const _: () = assert!(BYTES == 64);
 
 /// A frame in a buffer of its own.
 ///
@@ -48,8 +50,31 @@ const _: () = assert!(core::mem::offset_of!(Buffer, bytes) == 64);
 /// to a cache moves it; dropping it returns the buffer to its pool.
 pub struct Packet {
     buffer: NonNull<Buffer>,
-    start: u16,
-    len: u16,
+    extent: Extent,
+}
+
+/// Which bytes of a buffer are the frame: its length above, its start below. One word, so that a packet moves as two: what
+/// was stored in parts, a processor can't load as a whole until it has reached the cache.
+#[derive(Clone, Copy)]
+struct Extent(u64);
+
+impl Extent {
+    const LEN_SHIFT: u32 = 32;
+
+    #[inline(always)]
+    const fn new(start: usize, len: usize) -> Extent {
+        Extent((len as u64) << Extent::LEN_SHIFT | start as u64)
+    }
+
+    #[inline(always)]
+    fn start(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        (self.0 >> Extent::LEN_SHIFT) as usize
+    }
 }
 
 const _: () = assert!(size_of::<Packet>() == 16 && size_of::<Option<Packet>>() == 16);
@@ -64,7 +89,7 @@ impl Packet {
     /// `buffer` is an initialised buffer of a pool, and this is the only handle of it.
     #[inline(always)]
     pub(crate) unsafe fn from_buffer(buffer: NonNull<Buffer>) -> Packet {
-        Packet { buffer, start: HEADROOM as u16, len: 0 }
+        Packet { buffer, extent: Extent::new(HEADROOM, 0) }
     }
 
     /// Gives up the handle without sending the buffer home.
@@ -76,17 +101,18 @@ impl Packet {
     /// The frame's length in bytes, without CRC.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        usize::from(self.len)
+        self.extent.len()
     }
 
     /// Whether the frame has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Free bytes before the frame.
+    #[inline(always)]
     pub fn headroom(&self) -> usize {
-        usize::from(self.start)
+        self.extent.start()
     }
 
     /// The address of the frame's first byte, as CPU and device use it.
@@ -114,9 +140,9 @@ impl Packet {
     #[inline(always)]
     #[must_use]
     pub fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= BUFFER_SIZE - usize::from(self.start);
+        let fits = len <= BUFFER_SIZE - self.headroom();
         if fits {
-            self.len = len as u16;
+            self.extent = Extent::new(self.headroom(), len);
         }
         fits
     }
@@ -126,8 +152,7 @@ impl Packet {
     pub fn prepend(&mut self, count: usize) -> bool {
         let fits = count <= self.headroom();
         if fits {
-            self.start -= count as u16;
-            self.len += count as u16;
+            self.extent = Extent::new(self.headroom() - count, self.len() + count);
         }
         fits
     }
@@ -137,8 +162,7 @@ impl Packet {
     pub fn trim_front(&mut self, count: usize) -> bool {
         let fits = count <= self.len();
         if fits {
-            self.start += count as u16;
-            self.len -= count as u16;
+            self.extent = Extent::new(self.headroom() + count, self.len() - count);
         }
         fits
     }
@@ -149,8 +173,7 @@ impl Packet {
     pub fn copy_from(&mut self, frame: &[u8]) -> bool {
         let fits = frame.len() <= FRAME_CAPACITY;
         if fits {
-            self.start = HEADROOM as u16;
-            self.len = frame.len() as u16;
+            self.extent = Extent::new(HEADROOM, frame.len());
             self.bytes_mut().copy_from_slice(frame);
         }
         fits
@@ -159,15 +182,20 @@ impl Packet {
     /// Makes the packet empty behind full headroom, as one fresh from the pool.
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.start = HEADROOM as u16;
-        self.len = 0;
+        self.extent = Extent::new(HEADROOM, 0);
     }
 
     /// Makes the packet empty behind `headroom` free bytes, at most all that the buffer has.
     #[inline(always)]
     pub fn clear_behind(&mut self, headroom: usize) {
-        self.start = headroom.min(BUFFER_SIZE) as u16;
-        self.len = 0;
+        self.extent = Extent::new(headroom.min(BUFFER_SIZE), 0);
+    }
+
+    /// Makes the frame the `len` bytes behind `headroom`, or what of them the buffer has.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, headroom: usize, len: usize) {
+        let start = headroom.min(BUFFER_SIZE);
+        self.extent = Extent::new(start, len.min(BUFFER_SIZE - start));
     }
 
     /// The `N` bytes before the frame, where a device's header goes: headroom that no one else uses.
@@ -194,7 +222,7 @@ impl Packet {
     #[inline(always)]
     fn start_ptr(&self) -> *mut u8 {
         // SAFETY: the buffer is alive and `start <= BUFFER_SIZE`, so the pointer stays in it or one past its end.
-        unsafe { (&raw mut (*self.buffer.as_ptr()).bytes).cast::<u8>().add(usize::from(self.start)) }
+        unsafe { (&raw mut (*self.buffer.as_ptr()).bytes).cast::<u8>().add(self.headroom()) }
     }
 }
 
@@ -209,6 +237,6 @@ impl Drop for Packet {
 
 impl fmt::Debug for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packet({} bytes at {:#x})", self.len, self.address())
+        write!(f, "Packet({} bytes at {:#x})", self.len(), self.address())
     }
 }

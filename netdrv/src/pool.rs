@@ -14,8 +14,10 @@ use core::ptr::NonNull;
 use arrayvec::ArrayVec;
 
 use crate::dma::{DmaError, DmaMemory};
+use crate::fifo::Fifo;
 use crate::hal::Hal;
-use crate::packet::{Buffer, Packet, STRIDE};
+use crate::packet::{BYTES, Buffer, Packet, STRIDE};
+use crate::prefetch;
 use crate::sync::SpinMutex;
 
 /// Buffers exchanged with the depot at a time.
@@ -41,6 +43,26 @@ impl FreeBuffer {
     pub(crate) fn into_packet(self) -> Packet {
         // SAFETY: a free buffer has no handle, and it ends here, which makes this the only one.
         unsafe { Packet::from_buffer(self.0) }
+    }
+
+    /// A frame of `len` bytes behind `headroom` free ones, or what of it the buffer has.
+    #[inline(always)]
+    pub(crate) fn into_frame(self, headroom: usize, len: usize) -> Packet {
+        let mut packet = self.into_packet();
+        packet.place(headroom, len);
+        packet
+    }
+
+    /// The address of what is behind `headroom` free bytes, as CPU and device use it.
+    #[inline(always)]
+    pub(crate) fn address(&self, headroom: usize) -> u64 {
+        self.0.as_ptr() as u64 + (BYTES + headroom) as u64
+    }
+
+    /// Asks the CPU to fetch the first line behind `headroom` free bytes, for reading and writing.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, headroom: usize) {
+        prefetch::for_writing(self.address(headroom) as *const u8);
     }
 }
 
@@ -222,6 +244,15 @@ impl PoolCache {
             self.spill();
         }
         self.free.push(buffer);
+    }
+
+    /// Takes the `count` oldest buffers of a ring, at most [`BULK`], that a device is done with. Returns how many there were.
+    #[inline(always)]
+    pub(crate) fn take_from(&mut self, ring: &mut Fifo, count: usize) -> usize {
+        if self.free.remaining_capacity() < count {
+            self.spill();
+        }
+        ring.move_to(&mut self.free, count)
     }
 
     #[cold]

@@ -8,7 +8,7 @@ use crate::device::TxQueue;
 use crate::dma::acquire;
 use crate::mmio::Bar;
 use crate::packet::{Burst, Packet};
-use crate::pool::PoolCache;
+use crate::pool::{FreeBuffer, PoolCache};
 
 /// Descriptors that one write-back reports, at most. A group also ends with the burst that it was flushed with, so that no
 /// frame stays in the ring without one.
@@ -19,7 +19,7 @@ const MIN_FRAME: usize = 14;
 /// The shortest that the device takes; it pads to 64 bytes by itself from there on (7.2.3.2.4, PAYLEN).
 const MIN_PAYLOAD: usize = 17;
 
-/// A transmit queue. The packets of its ring are those that the device has or is to have.
+/// A transmit queue. The buffers of its ring are those that the device has or is to have.
 pub struct IxgbeTx<B: Bar> {
     ring: PacketRing<B>,
     /// The device knows of the frames before this.
@@ -37,7 +37,7 @@ pub struct IxgbeTx<B: Bar> {
 
 impl<B: Bar> IxgbeTx<B> {
     pub(super) fn new(ring: PacketRing<B>) -> IxgbeTx<B> {
-        let size = ring.room() as u64 + 1;
+        let size = ring.size() as u64;
         IxgbeTx {
             ends: (0..size).map(|_| 0).collect(),
             // Several groups in the shortest ring, or it would stand still between two reports.
@@ -92,13 +92,16 @@ impl<B: Bar> IxgbeTx<B> {
             return false;
         }
         while let Some(count) = self.reported() {
-            self.gone += self.ring.take(count).map(drop).count();
+            self.gone += self.ring.discard(count);
         }
         let lost = self.published - self.ring.first();
         self.ring.gate().notice().add_lost(lost);
-        self.gone += self.ring.take(lost as usize).map(drop).count();
+        self.gone += self.ring.discard(lost as usize);
 
-        self.ring.rewind(|packet| tx::frame(packet.len()));
+        self.ring.rewind();
+        for position in 0..self.ring.end() {
+            self.ring.set_word(position, self.ring.word(position) & !tx::REPORT_STATUS);
+        }
         (self.published, self.group) = (0, 0);
         self.close_full_groups();
         self.publish();
@@ -122,22 +125,10 @@ impl<B: Bar> IxgbeTx<B> {
         let clean = self.ring.index(self.ring.first());
         self.ring.gate().notice().set(clean, self.ring.index(self.published));
     }
-
-    /// Makes short frames among the first `count` of `burst` long enough. Those that are none at all are dropped; returns how
-    /// many.
-    #[cold]
-    fn mend(&mut self, burst: &mut Burst, count: usize) -> usize {
-        let rest: Burst = burst.drain(count..).collect();
-        let before = burst.len();
-        burst.retain(|packet| packet.len() >= MIN_PAYLOAD || pad(packet));
-        let refused = before - burst.len();
-        burst.extend(rest);
-        self.refused += refused as u64;
-        refused
-    }
 }
 
 impl<B: Bar> TxQueue for IxgbeTx<B> {
+    #[inline(never)]
     fn reclaim(&mut self, cache: &mut PoolCache) -> usize {
         if self.ring.gate().is_stale() {
             self.start_over();
@@ -145,8 +136,7 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
         let mut count = core::mem::take(&mut self.gone);
         while let Some(frames) = self.reported() {
             acquire();
-            cache.put_many(self.ring.take(frames));
-            count += frames;
+            count += self.ring.give_back(frames, cache);
         }
         if self.ring.first() != self.group {
             self.ring.gate().notice().add_vain_look();
@@ -155,13 +145,16 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
         count
     }
 
+    #[inline(never)]
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
         let count = burst.len().min(self.room());
         let mut refused = 0;
-        if burst[..count].iter().any(|packet| packet.len() < MIN_PAYLOAD) {
-            refused = self.mend(burst, count);
-        }
-        self.ring.append(burst, count - refused, |packet| tx::frame(packet.len()));
+        self.ring.append(burst.drain(..count).filter_map(|packet| {
+            let packet = if packet.len() < MIN_PAYLOAD { pad(packet, &mut refused)? } else { packet };
+            let words = [packet.address(), tx::frame(packet.len())];
+            Some((FreeBuffer::of(packet), words))
+        }));
+        self.refused += refused;
         self.close_full_groups();
         count
     }
@@ -187,13 +180,14 @@ impl<B: Bar> TxQueue for IxgbeTx<B> {
     }
 }
 
-/// Makes a short frame as long as the device wants it; false where it is none at all.
+/// Makes a short frame as long as the device wants it. Where it is none at all it is dropped, and counted.
 #[cold]
-fn pad(packet: &mut Packet) -> bool {
+fn pad(mut packet: Packet, refused: &mut u64) -> Option<Packet> {
     let len = packet.len();
-    let fits = len >= MIN_FRAME && packet.set_len(MIN_PAYLOAD);
-    if fits {
-        packet.bytes_mut()[len..].fill(0);
+    if len < MIN_FRAME || !packet.set_len(MIN_PAYLOAD) {
+        *refused += 1;
+        return None;
     }
-    fits
+    packet.bytes_mut()[len..].fill(0);
+    Some(packet)
 }
