@@ -45,8 +45,8 @@ pub(super) struct PackedQueue {
     event_index: bool,
     /// Whether we asked for an interrupt.
     armed: bool,
-    /// Which bits of an id count descriptors to the end of a batch: none where each completion has a descriptor of its own.
-    batch: u16,
+    /// Whether one used descriptor may stand for a batch, which ends with the id that it names.
+    in_order: bool,
     /// The second word of the first descriptor that is offered and not published: those behind it are the device's with it.
     first: u64,
     /// Positions of descriptors, modulo 2^16. Those up to `offered` were offered; the device can see those up to `published`,
@@ -84,7 +84,7 @@ impl PackedQueue {
             doorbell: transport.doorbell(index)?,
             event_index: features.contains(Features::EVENT_IDX),
             armed: false,
-            batch: if features.contains(Features::IN_ORDER) { size - 1 } else { 0 },
+            in_order: features.contains(Features::IN_ORDER),
             first: 0,
             offered: 0,
             published: 0,
@@ -99,6 +99,12 @@ impl PackedQueue {
     #[inline(always)]
     fn wrap(&self, position: u16) -> bool {
         position & self.size == 0
+    }
+
+    /// The place of a position in the ring.
+    #[inline(always)]
+    fn place(&self, position: u16) -> u16 {
+        position & (self.size - 1)
     }
 
     /// Whose the descriptor at `position` is, if its second word is `word`.
@@ -118,31 +124,51 @@ impl PackedQueue {
     /// used all are (2.8.2).
     #[inline(always)]
     fn look(&mut self, wanted: usize) -> Result<(), Nonsense> {
-        while usize::from(self.announced()) < wanted {
-            let word = self.descriptors.read(word_index(self.seen));
-            let owner = self.owner(self.seen, word);
-            let given = self.published.wrapping_sub(self.seen);
-            if given == 0 {
-                // All is used. The next descriptor still is as the round before has left it, unless the device goes too far.
-                if owner == Owner::Driver { return Err(Nonsense) } else { break }
-            }
-            match owner {
+        let given = self.published.wrapping_sub(self.taken);
+        let ahead = wanted.min(usize::from(given)) as u16 - self.announced();
+        let descriptors = self.descriptors.words();
+        let (mut seen, end) = (self.seen, self.seen.wrapping_add(ahead));
+        while seen != end {
+            let word = descriptors.read(word_index(seen));
+            match self.owner(seen, word) {
                 Owner::Device => break,
                 Owner::Nobody => return Err(Nonsense),
                 Owner::Driver => {}
             }
-            let more = id(word).wrapping_sub(self.seen) & self.batch;
-            if more >= given || (self.batch > 0 && id(word) > self.batch) {
-                return Err(Nonsense);
+            if self.in_order && id(word) != self.place(seen) {
+                seen = self.end_of_batch(seen, id(word))?;
+                if seen.wrapping_sub(self.seen) > ahead {
+                    break;
+                }
+            } else {
+                seen = seen.wrapping_add(1);
             }
-            self.seen = self.seen.wrapping_add(more + 1);
         }
         acquire();
+        self.seen = seen;
+        if seen == self.published && self.is_used(seen) {
+            // All is used, and so is a descriptor that the round before has left.
+            return Err(Nonsense);
+        }
         if self.armed {
             self.armed = false;
             self.driver_event.write(event(EVENTS_OFF, 0));
         }
         Ok(())
+    }
+
+    /// Whether the device has used the descriptor at `position`.
+    #[inline(always)]
+    fn is_used(&self, position: u16) -> bool {
+        self.owner(position, self.descriptors.read(word_index(position))) == Owner::Driver
+    }
+
+    /// The position behind a batch that begins at `position` and ends with descriptor `id` (2.8.9).
+    #[cold]
+    fn end_of_batch(&self, position: u16, id: u16) -> Result<u16, Nonsense> {
+        let more = self.place(id.wrapping_sub(position));
+        let given = self.published.wrapping_sub(position);
+        if id < self.size && more < given { Ok(position.wrapping_add(more + 1)) } else { Err(Nonsense) }
     }
 
     /// Whether the device asks to be told of what was published after position `since` (2.8.10).
@@ -160,7 +186,7 @@ impl PackedQueue {
     #[inline(always)]
     fn passes(&self, event: u16, old: u16, new: u16) -> bool {
         let round = if event & EVENT_WRAP != 0 { 0 } else { self.size };
-        let event = (event & (self.size - 1)) | round;
+        let event = self.place(event) | round;
         let two_rounds = 2 * self.size - 1;
         new.wrapping_sub(event).wrapping_sub(1) & two_rounds < new.wrapping_sub(old)
     }
@@ -233,7 +259,7 @@ impl Virtqueue for PackedQueue {
 
     /// Its id, which counts in the last descriptor, is that one's place: as of a batch, so that both are announced with it.
     fn offer_chain(&mut self, first: Part, second: Part) -> u32 {
-        let id = self.offered.wrapping_add(1) & (self.size - 1);
+        let id = self.place(self.offered.wrapping_add(1));
         let first = Part { flags: first.flags | DESCRIPTOR_NEXT, ..first };
         self.offer([(id, first), (id, second)].into_iter());
         id.into()
@@ -319,9 +345,8 @@ impl Virtqueue for PackedQueue {
         self.armed = true;
         let how = if self.event_index { EVENTS_AT } else { 0 };
         let wrap = if self.wrap(self.taken) { EVENT_WRAP } else { 0 };
-        self.driver_event.write(event(how, self.taken & (self.size - 1) | wrap));
+        self.driver_event.write(event(how, self.place(self.taken) | wrap));
         store_then_load();
-        let word = self.descriptors.read(word_index(self.seen));
-        self.seen == self.taken && self.owner(self.seen, word) != Owner::Driver
+        self.seen == self.taken && !self.is_used(self.seen)
     }
 }
