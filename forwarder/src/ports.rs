@@ -1,10 +1,11 @@
 //! The ports as one worker uses them: where packets come in, and where they leave.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use arrayvec::ArrayVec;
 use netdrv::device::{RxDrops, RxQueue, TxQueue};
-use netdrv::packet::{Burst, Drain, MAX_BURST};
+use netdrv::packet::{Burst, MAX_BURST};
 use netdrv::pool::PoolCache;
 
 use crate::stats::{Counter, Counts, Ledger};
@@ -86,15 +87,21 @@ impl<T: TxQueue> Outputs<T> {
         self.0.len()
     }
 
-    /// Lines `packets` up for `port`, as many as find room; why the others can't be sent.
+    /// Lines the first `count` packets of `burst` up for `port`, as many as find room. Returns how many don't, and why.
     #[inline(always)]
-    pub(crate) fn push(&mut self, port: PortId, packets: &mut Drain<'_>) -> DropReason {
-        let Some(output) = self.0.get_mut(port.index()) else { return DropReason::NoSuchPort };
-        if !matches!(output.path, TxPath::Unavailable) {
-            let room = output.packets.remaining_capacity();
-            output.packets.extend(packets.take(room));
+    pub(crate) fn push(&mut self, port: PortId, burst: &mut Burst, count: usize) -> (usize, DropReason) {
+        let Some(output) = self.0.get_mut(port.index()) else { return (count, DropReason::NoSuchPort) };
+        let refusal = output.path.refusal();
+        if matches!(output.path, TxPath::Unavailable) {
+            return (count, refusal);
         }
-        output.path.refusal()
+        if output.packets.is_empty() && burst.len() == count {
+            mem::swap(&mut output.packets, burst);
+            return (0, refusal);
+        }
+        let fitting = count.min(output.packets.remaining_capacity());
+        output.packets.extend(burst.drain(..fitting));
+        (count - fitting, refusal)
     }
 
     /// Sends what is lined up: since the last call, packets that `origin` received. One doorbell a port.

@@ -52,8 +52,8 @@ pub(crate) fn fill(cache: &mut PoolCache, frame: &[u8]) -> Packet {
 pub(crate) fn verdicts_on(program: Program, port: u16, ports: u16, frames: &[&[u8]]) -> Vec<Verdict> {
     let mut burst: Burst = frames.iter().map(|frame| packet(frame)).collect();
     let mut verdicts = Vec::new();
-    program.decide(Context { port: PortId(port), ports }, &mut burst, |packets, verdict| {
-        verdicts.extend(packets.map(|_| verdict));
+    program.decide(Context { port: PortId(port), ports }, &mut burst, |burst, count, verdict| {
+        verdicts.extend(burst.drain(..count).map(|_| verdict));
     });
     verdicts
 }

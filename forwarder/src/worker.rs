@@ -182,17 +182,17 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let Worker { program, outputs, passing, cache, ledger, .. } = self;
         let counts = ledger.port(port);
         let context = Context { port, ports: outputs.count() as u16 };
-        program.decide(context, burst, |mut packets, verdict| {
-            counts[Counter::Verdict(verdict.kind())] += packets.len() as u64;
-            let reason = match verdict {
-                Verdict::Tx => outputs.push(port, &mut packets),
-                Verdict::Redirect(to) => outputs.push(to, &mut packets),
-                Verdict::Drop => DropReason::Verdict,
-                Verdict::Aborted => DropReason::Aborted,
-                Verdict::Pass => return passing.pass(port, packets, cache, counts),
+        program.decide(context, burst, |burst, count, verdict| {
+            counts[Counter::Verdict(verdict.kind())] += count as u64;
+            let (dropped, reason) = match verdict {
+                Verdict::Tx => outputs.push(port, burst, count),
+                Verdict::Redirect(to) => outputs.push(to, burst, count),
+                Verdict::Drop => (count, DropReason::Verdict),
+                Verdict::Aborted => (count, DropReason::Aborted),
+                Verdict::Pass => return passing.pass(port, burst.drain(..count), cache, counts),
             };
-            counts[Counter::Drop(reason)] += packets.len() as u64;
-            cache.put_many(packets);
+            counts[Counter::Drop(reason)] += dropped as u64;
+            cache.put_many(burst.drain(..dropped));
         });
         outputs.flush(port, cache, ledger);
     }

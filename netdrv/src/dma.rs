@@ -274,6 +274,14 @@ impl<T: Word> Words<'_, T> {
         }
     }
 
+    /// As [`update`](Self::update), for the word at the even `index` and the one behind it.
+    #[inline(always)]
+    pub fn update_pair(self, index: usize, [first, second]: [T; 2]) {
+        let first_index = index & self.mask & !1;
+        self.update(first_index, first);
+        self.update(first_index | 1, second);
+    }
+
     #[inline(always)]
     fn word(&self, index: usize) -> &T::Atomic {
         // SAFETY: `place` checked that mask + 1 aligned words lie in memory that the table keeps alive, which is borrowed;

@@ -8,7 +8,7 @@ mod forward;
 mod pass;
 mod reflect;
 
-use netdrv::packet::{Burst, Drain, Packet};
+use netdrv::packet::{Burst, Packet};
 
 use crate::verdict::{PortId, Verdict};
 
@@ -35,10 +35,10 @@ pub enum Program {
 }
 
 impl Program {
-    /// Decides on every packet of `burst`, and hands them to `settle`: those in a row that share a verdict together. The loop is
-    /// compiled for each program on its own, with what becomes of the verdicts that it can give and no others.
+    /// Decides on every packet of `burst`, and has `settle` take packets off its front: those in a row that share a verdict together,
+    /// so many at a time. The loop is compiled for each program on its own, with what becomes of the verdicts that it can give and no others.
     #[inline(always)]
-    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(Drain<'_>, Verdict)) {
+    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(&mut Burst, usize, Verdict)) {
         match self {
             Program::Drop => each(burst, settle, |_| drop::verdict()),
             Program::Pass => each(burst, settle, |_| pass::verdict()),
@@ -59,7 +59,7 @@ impl Program {
 #[inline(always)]
 fn each(
     burst: &mut Burst,
-    mut settle: impl FnMut(Drain<'_>, Verdict),
+    mut settle: impl FnMut(&mut Burst, usize, Verdict),
     decide: impl Fn(&mut Packet) -> Verdict,
 ) {
     // Of the first packet, if it was looked at already.
@@ -75,6 +75,6 @@ fn each(
             }
             alike += 1;
         }
-        settle(burst.drain(..alike), verdict);
+        settle(burst, alike, verdict);
     }
 }

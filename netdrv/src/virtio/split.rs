@@ -321,9 +321,8 @@ impl Virtqueue for SplitQueue {
 #[inline(always)]
 fn describe(descriptors: Words<'_, u64>, id: u16, part: Part, next: u16) {
     let Part { address, len, flags } = part;
-    let word = 2 * usize::from(id);
-    descriptors.update(word, address);
-    descriptors.update(word + 1, u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48);
+    let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
+    descriptors.update_pair(2 * usize::from(id), [address, rest]);
 }
 
 /// Whether moving an index from `old` to `new` passes `event`, after which the other side asked to be

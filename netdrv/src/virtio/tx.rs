@@ -105,40 +105,51 @@ impl<Q: Virtqueue, O: Order> TxRing<Q, O> {
     #[inline(never)]
     fn enqueue(&mut self, burst: &mut Burst) -> usize {
         let count = burst.len().min(self.ring.room());
-        // The device has read, or written, the lines of the headers last.
-        burst[..count].iter().for_each(|packet| packet.prefetch_to_write(HEADER_LEN));
-        let TxRing { ring, max_frame, refused } = self;
-        ring.offer(burst.drain(..count).filter_map(|mut packet| {
-            if packet.len() > *max_frame || !clear_header(&mut packet) {
-                *refused += 1;
-                return None;
-            }
-            let address = packet.address() - HEADER_LEN as u64;
-            let len = (HEADER_LEN + packet.len()) as u32;
-            Some((FreeBuffer::of(packet), Part { address, len, flags: 0 }))
-        }));
+        let mut are_sound = true;
+        for packet in &burst[..count] {
+            // The device has read, or written, the lines of the headers last.
+            packet.prefetch_to_write(HEADER_LEN);
+            are_sound &= packet.len() <= self.max_frame && packet.headroom() >= HEADER_LEN;
+        }
+        let sound = if are_sound { count } else { self.sort_out(burst, count) };
+        self.ring.offer(burst.drain(..sound).map(with_header));
         count
     }
-}
 
-/// Writes the header of a frame that asks for nothing, right before the frame: 12 zero bytes (5.1.6.2.1).
-/// False where the buffer has no room for them.
-#[inline(always)]
-fn clear_header(packet: &mut Packet) -> bool {
-    if packet.headroom() < HEADER_LEN && !make_headroom(packet) {
-        return false;
-    }
-    match packet.front_mut::<HEADER_LEN>() {
-        Some(header) => {
-            *header = [0; HEADER_LEN];
-            true
+    /// Refuses those of the first `count` packets that the device can't send, and makes room before the others. Returns how many
+    /// are left of them.
+    #[cold]
+    fn sort_out(&mut self, burst: &mut Burst, count: usize) -> usize {
+        let mut sound = 0;
+        for (index, mut packet) in burst.take().into_iter().enumerate() {
+            let is_sound = packet.len() <= self.max_frame
+                && (packet.headroom() >= HEADER_LEN || make_headroom(&mut packet));
+            if index >= count {
+                burst.push(packet);
+            } else if is_sound {
+                burst.push(packet);
+                sound += 1;
+            } else {
+                self.refused += 1;
+            }
         }
-        None => false,
+        sound
     }
 }
 
-/// Moves a frame that a program has extended to the front of its buffer back by a header's length.
-#[cold]
+/// What the device is to send of a packet: the frame behind a header that asks for nothing, 12 zero bytes (5.1.6.2.1).
+#[inline(always)]
+fn with_header(mut packet: Packet) -> (FreeBuffer, Part) {
+    let address = packet.address() - HEADER_LEN as u64;
+    let len = (HEADER_LEN + packet.len()) as u32;
+    if let Some(header) = packet.front_mut::<HEADER_LEN>() {
+        *header = [0; HEADER_LEN];
+    }
+    (FreeBuffer::of(packet), Part { address, len, flags: 0 })
+}
+
+/// Moves a frame that a program has extended to the front of its buffer back by a header's length. False where the buffer has
+/// no room for both.
 fn make_headroom(packet: &mut Packet) -> bool {
     let len = packet.len();
     if !packet.set_len(len + HEADER_LEN) {
