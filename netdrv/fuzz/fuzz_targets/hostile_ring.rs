@@ -1,5 +1,5 @@
-//! Random calls of the virtio rings while the device writes whatever it likes, wherever it may: used rings,
-//! indices, flags, events, and the bytes of buffers that it has. The driver must neither panic nor touch
+//! Random calls of the virtio rings, split and packed, while the device writes whatever it likes, wherever it may: used rings,
+//! indices, descriptors, flags, events, and the bytes of buffers that it has. The driver must neither panic nor touch
 //! memory that is not its own (the sanitizer watches), never hold a buffer twice, and have all of them back
 //! after the stop.
 #![no_main]
@@ -33,6 +33,8 @@ enum Step {
     Receive {
         limit: u8,
     },
+    /// Asks for an interrupt.
+    Arm,
     Reclaim,
     Enqueue {
         count: u8,
@@ -47,7 +49,7 @@ enum Step {
     Release {
         count: u8,
     },
-    /// The device writes a used element and moves its index.
+    /// The device writes a completion and moves on.
     Use {
         queue: Side,
         id: u32,
@@ -115,13 +117,19 @@ unsafe impl Hal for FuzzHal {
     }
 }
 
-/// Where the driver has put one ring.
+/// Where the driver has put one ring, and how far the device is in it.
 #[derive(Clone, Copy, Default)]
 struct Areas {
+    packed: bool,
     descriptors: u64,
-    available: u64,
-    used: u64,
+    driver: u64,
+    device: u64,
+    position: u16,
 }
+
+/// The bits of a descriptor's second word that say whose it is (virtio 1.2, 2.8.1).
+const AVAILABLE: u64 = 1 << 55;
+const USED: u64 = 1 << 63;
 
 impl Areas {
     fn u16(address: u64) -> &'static AtomicU16 {
@@ -129,36 +137,57 @@ impl Areas {
         unsafe { &*(address as *const AtomicU16) }
     }
 
-    /// Writes `id` and `len` where the next used element goes, and moves the index by `count`.
-    fn complete(&self, id: u32, len: u32, count: u16) {
-        let index = Areas::u16(self.used + 2);
-        let at = self.used + 4 + 8 * u64::from(index.load(Ordering::Relaxed) % RING);
-        for (offset, word) in [(0, id), (4, len)] {
-            // SAFETY: as above.
-            unsafe { &*((at + offset) as *const AtomicU32) }.store(word, Ordering::Relaxed);
-        }
-        index.fetch_add(count, Ordering::Release);
-    }
-
-    /// Sets the flags and the event index of the used area.
-    fn ask(&self, flags: u16, event: u16) {
-        Areas::u16(self.used).store(flags, Ordering::Relaxed);
-        Areas::u16(self.used + 4 + 8 * u64::from(RING)).store(event, Ordering::Relaxed);
-    }
-
-    /// Writes to the descriptor table, which is the driver's.
-    fn scribble(&self, word: u16, value: u64) {
-        let at = self.descriptors + 8 * u64::from(word % (2 * RING));
+    fn u64(address: u64) -> &'static AtomicU64 {
         // SAFETY: as above.
-        unsafe { &*(at as *const AtomicU64) }.store(value, Ordering::Relaxed);
+        unsafe { &*(address as *const AtomicU64) }
+    }
+
+    /// Writes `id` and `len` where the next completion goes, and moves on by `count`.
+    fn complete(&mut self, id: u32, len: u32, count: u16) {
+        if self.packed {
+            let owner = if self.position & RING == 0 { AVAILABLE | USED } else { 0 };
+            let word = u64::from(len) | u64::from(id as u16) << 32 | owner;
+            self.next_word().store(word, Ordering::Release);
+            self.position = self.position.wrapping_add(count);
+        } else {
+            let index = Areas::u16(self.device + 2);
+            let at = self.device + 4 + 8 * u64::from(index.load(Ordering::Relaxed) % RING);
+            for (offset, word) in [(0, id), (4, len)] {
+                // SAFETY: as above.
+                unsafe { &*((at + offset) as *const AtomicU32) }.store(word, Ordering::Relaxed);
+            }
+            index.fetch_add(count, Ordering::Release);
+        }
+    }
+
+    /// Asks for notifications by flags and by an event.
+    fn ask(&self, flags: u16, event: u16) {
+        let (flags_at, event_at) = if self.packed { (2, 0) } else { (0, 4 + 8 * u64::from(RING)) };
+        Areas::u16(self.device + flags_at).store(flags, Ordering::Relaxed);
+        Areas::u16(self.device + event_at).store(event, Ordering::Relaxed);
+    }
+
+    /// Writes to the descriptors, whoever has them.
+    fn scribble(&self, word: u16, value: u64) {
+        Areas::u64(self.descriptors + 8 * u64::from(word % (2 * RING))).store(value, Ordering::Relaxed);
     }
 
     /// The descriptor that an honest device would complete next, if it has one.
     fn next(&self) -> Option<u16> {
-        let used = Areas::u16(self.used + 2).load(Ordering::Relaxed);
-        let waiting = Areas::u16(self.available + 2).load(Ordering::Acquire).wrapping_sub(used);
-        let entry = self.available + 4 + 2 * u64::from(used % RING);
-        ((1..=RING).contains(&waiting)).then(|| Areas::u16(entry).load(Ordering::Relaxed))
+        if self.packed {
+            let word = self.next_word().load(Ordering::Acquire);
+            let owner = if self.position & RING == 0 { AVAILABLE } else { USED };
+            (word & (AVAILABLE | USED) == owner).then_some((word >> 32) as u16)
+        } else {
+            let used = Areas::u16(self.device + 2).load(Ordering::Relaxed);
+            let waiting = Areas::u16(self.driver + 2).load(Ordering::Acquire).wrapping_sub(used);
+            let entry = self.driver + 4 + 2 * u64::from(used % RING);
+            ((1..=RING).contains(&waiting)).then(|| Areas::u16(entry).load(Ordering::Relaxed))
+        }
+    }
+
+    fn next_word(&self) -> &'static AtomicU64 {
+        Areas::u64(self.descriptors + 16 * u64::from(self.position % RING) + 8)
     }
 }
 
@@ -228,10 +257,12 @@ impl Transport for Agreeable {
         queue: u16,
         _size: u32,
         descriptors: PhysAddr,
-        available: PhysAddr,
-        used: PhysAddr,
+        driver: PhysAddr,
+        device: PhysAddr,
     ) {
-        self.areas.lock().expect("no panic yet")[usize::from(queue)] = Areas { descriptors, available, used };
+        let packed = self.features & Features::RING_PACKED.bits() != 0;
+        self.areas.lock().expect("no panic yet")[usize::from(queue)] =
+            Areas { packed, descriptors, driver, device, position: 0 };
     }
 
     fn queue_unset(&mut self, _queue: u16) {}
@@ -280,8 +311,8 @@ fuzz_target!(|run: Run| {
     static POOL: LazyLock<&'static Pool> = LazyLock::new(|| Pool::new::<FuzzHal>(BUFFERS).expect("memory"));
     static DOORBELL: AtomicU16 = AtomicU16::new(0);
 
-    // The two that decide about rings; the rest is negotiation.
-    let optional = Features::EVENT_IDX | Features::IN_ORDER;
+    // Those that decide about rings; the rest is negotiation.
+    let optional = Features::RING_PACKED | Features::EVENT_IDX | Features::IN_ORDER;
     let features = run.features & optional.bits() | Features::VERSION_1.bits();
     let areas = Arc::new(Mutex::new([Areas::default(); 2]));
     let transport =
@@ -290,7 +321,7 @@ fuzz_target!(|run: Run| {
     let mut device = VirtioNet::new::<FuzzHal>(transport, wish).expect("a device that agrees to everything");
     let mut queues = device.take_queues(*POOL).expect("queues");
     let (rx, tx) = (&mut queues.rx[0], &mut queues.tx[0]);
-    let areas = *areas.lock().expect("no panic yet");
+    let mut areas = *areas.lock().expect("no panic yet");
     let mut cache = POOL.cache();
     let mut hands = Hands::default();
 
@@ -301,6 +332,9 @@ fuzz_target!(|run: Run| {
                 let count = rx.receive(&mut cache, &mut burst, limit.into());
                 assert_eq!(count, burst.len());
                 hands.take(burst);
+            }
+            Step::Arm => {
+                rx.arm();
             }
             Step::Reclaim => {
                 let before = tx.waiting();
