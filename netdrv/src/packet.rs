@@ -50,31 +50,8 @@ const _: () = assert!(BYTES == 64);
 /// to a cache moves it; dropping it returns the buffer to its pool.
 pub struct Packet {
     buffer: NonNull<Buffer>,
-    extent: Extent,
-}
-
-/// Which bytes of a buffer are the frame: its length above, its start below. One word, so that a packet moves as two: what
-/// was stored in parts, a processor can't load as a whole until it has reached the cache.
-#[derive(Clone, Copy)]
-struct Extent(u64);
-
-impl Extent {
-    const LEN_SHIFT: u32 = 32;
-
-    #[inline(always)]
-    const fn new(start: usize, len: usize) -> Extent {
-        Extent((len as u64) << Extent::LEN_SHIFT | start as u64)
-    }
-
-    #[inline(always)]
-    fn start(self) -> usize {
-        self.0 as u32 as usize
-    }
-
-    #[inline(always)]
-    fn len(self) -> usize {
-        (self.0 >> Extent::LEN_SHIFT) as usize
-    }
+    start: u16,
+    len: u16,
 }
 
 const _: () = assert!(size_of::<Packet>() == 16 && size_of::<Option<Packet>>() == 16);
@@ -89,7 +66,7 @@ impl Packet {
     /// `buffer` is an initialised buffer of a pool, and this is the only handle of it.
     #[inline(always)]
     pub(crate) unsafe fn from_buffer(buffer: NonNull<Buffer>) -> Packet {
-        Packet { buffer, extent: Extent::new(HEADROOM, 0) }
+        Packet { buffer, start: HEADROOM as u16, len: 0 }
     }
 
     /// Gives up the handle without sending the buffer home.
@@ -101,18 +78,17 @@ impl Packet {
     /// The frame's length in bytes, without CRC.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.extent.len()
+        usize::from(self.len)
     }
 
     /// Whether the frame has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// Free bytes before the frame.
-    #[inline(always)]
     pub fn headroom(&self) -> usize {
-        self.extent.start()
+        usize::from(self.start)
     }
 
     /// The address of the frame's first byte, as CPU and device use it.
@@ -140,9 +116,9 @@ impl Packet {
     #[inline(always)]
     #[must_use]
     pub fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= BUFFER_SIZE - self.headroom();
+        let fits = len <= BUFFER_SIZE - usize::from(self.start);
         if fits {
-            self.extent = Extent::new(self.headroom(), len);
+            self.len = len as u16;
         }
         fits
     }
@@ -152,7 +128,8 @@ impl Packet {
     pub fn prepend(&mut self, count: usize) -> bool {
         let fits = count <= self.headroom();
         if fits {
-            self.extent = Extent::new(self.headroom() - count, self.len() + count);
+            self.start -= count as u16;
+            self.len += count as u16;
         }
         fits
     }
@@ -162,7 +139,8 @@ impl Packet {
     pub fn trim_front(&mut self, count: usize) -> bool {
         let fits = count <= self.len();
         if fits {
-            self.extent = Extent::new(self.headroom() + count, self.len() - count);
+            self.start += count as u16;
+            self.len -= count as u16;
         }
         fits
     }
@@ -173,7 +151,8 @@ impl Packet {
     pub fn copy_from(&mut self, frame: &[u8]) -> bool {
         let fits = frame.len() <= FRAME_CAPACITY;
         if fits {
-            self.extent = Extent::new(HEADROOM, frame.len());
+            self.start = HEADROOM as u16;
+            self.len = frame.len() as u16;
             self.bytes_mut().copy_from_slice(frame);
         }
         fits
@@ -182,20 +161,23 @@ impl Packet {
     /// Makes the packet empty behind full headroom, as one fresh from the pool.
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.extent = Extent::new(HEADROOM, 0);
+        self.start = HEADROOM as u16;
+        self.len = 0;
     }
 
     /// Makes the packet empty behind `headroom` free bytes, at most all that the buffer has.
     #[inline(always)]
     pub fn clear_behind(&mut self, headroom: usize) {
-        self.extent = Extent::new(headroom.min(BUFFER_SIZE), 0);
+        self.start = headroom.min(BUFFER_SIZE) as u16;
+        self.len = 0;
     }
 
     /// Makes the frame the `len` bytes behind `headroom`, or what of them the buffer has.
     #[inline(always)]
     pub(crate) fn place(&mut self, headroom: usize, len: usize) {
         let start = headroom.min(BUFFER_SIZE);
-        self.extent = Extent::new(start, len.min(BUFFER_SIZE - start));
+        self.start = start as u16;
+        self.len = len.min(BUFFER_SIZE - start) as u16;
     }
 
     /// The `N` bytes before the frame, where a device's header goes: headroom that no one else uses.
@@ -222,7 +204,7 @@ impl Packet {
     #[inline(always)]
     fn start_ptr(&self) -> *mut u8 {
         // SAFETY: the buffer is alive and `start <= BUFFER_SIZE`, so the pointer stays in it or one past its end.
-        unsafe { (&raw mut (*self.buffer.as_ptr()).bytes).cast::<u8>().add(self.headroom()) }
+        unsafe { (&raw mut (*self.buffer.as_ptr()).bytes).cast::<u8>().add(usize::from(self.start)) }
     }
 }
 
@@ -237,6 +219,6 @@ impl Drop for Packet {
 
 impl fmt::Debug for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packet({} bytes at {:#x})", self.len(), self.address())
+        write!(f, "Packet({} bytes at {:#x})", self.len, self.address())
     }
 }
