@@ -18,6 +18,14 @@ pub const SETUP: &str = "./scripts/setup.sh";
 /// # Errors
 /// When the tool is missing (the message names the Debian `package`) or says that it failed.
 pub fn run(command: &mut Command, package: &str) -> Result<()> {
+    output(command, package).map(drop)
+}
+
+/// The same; what it printed.
+///
+/// # Errors
+/// As [`run`].
+pub fn output(command: &mut Command, package: &str) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = match command.output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -28,7 +36,7 @@ pub fn run(command: &mut Command, package: &str) -> Result<()> {
     if !output.status.success() {
         bail!("{name} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The path of a program, looked up in `PATH`.

@@ -12,7 +12,7 @@ use forwarder::steer::RxMode;
 
 use super::ixgbe;
 use super::sheet::{Entry, Sheet};
-use super::walk::{CHORES_MS, Setup, Way};
+use super::walk::{CHORES_MS, PACKETS, Setup, Way};
 use crate::process;
 
 /// Bursts of the shorter run and of the longer one.
@@ -181,7 +181,9 @@ impl<'a> Counter<'a> {
         let queues = setup.ports * setup.rx_queues();
         let short = (BURSTS[0] / queues as u64).max(FEWEST).next_multiple_of(CHORES_MS);
         let runs = self.walks(setup, [short, 2 * short], &[])?;
-        Ok(runs.each(|line| line.stage != Stage::Device) / (queues * setup.batch) as f64)
+        // Where a ring is short, not every look at it brings a whole burst.
+        let instructions = runs.each(|line| line.stage != Stage::Device) * short as f64;
+        Ok(instructions / runs.packets.context("the walk told of no packets")? as f64)
     }
 
     fn walks(&self, setup: Setup, bursts: [u64; 2], options: &[String]) -> Result<Runs> {
@@ -202,7 +204,9 @@ impl<'a> Counter<'a> {
     /// Runs the worker that `sluice bench` runs with these arguments, under callgrind with those options.
     fn run(&self, walk: &[&str], options: &[String], bursts: [u64; 2]) -> Result<Runs> {
         let [short, long] = bursts.map(|bursts| profile(self.binary, walk, options, bursts));
-        Ok(Runs { short: short?, long: long?, between: bursts[1] - bursts[0] })
+        let ((short, fewer), (long, more)) = (short?, long?);
+        let packets = more.zip(fewer).map(|(more, fewer)| more - fewer);
+        Ok(Runs { short, long, between: bursts[1] - bursts[0], packets })
     }
 }
 
@@ -212,6 +216,8 @@ struct Runs {
     long: Profile,
     /// By how many.
     between: u64,
+    /// And how many packets those had, where the walk tells.
+    packets: Option<u64>,
 }
 
 impl Runs {
@@ -266,8 +272,8 @@ struct Line {
     stage: Stage,
 }
 
-/// Runs `sluice bench` with these arguments under callgrind with those options.
-fn profile(binary: &Path, walk: &[&str], options: &[String], bursts: u64) -> Result<Profile> {
+/// Runs `sluice bench` with these arguments under callgrind with those options; also the packets that it tells of.
+fn profile(binary: &Path, walk: &[&str], options: &[String], bursts: u64) -> Result<(Profile, Option<u64>)> {
     let folder = tempfile::Builder::new().prefix("sluice-").tempdir().context("cannot create a folder")?;
     let file = folder.path().join("profile");
     let mut command = Command::new("valgrind");
@@ -279,9 +285,10 @@ fn profile(binary: &Path, walk: &[&str], options: &[String], bursts: u64) -> Res
         .arg("bench")
         .args(walk)
         .args(["--bursts", &bursts.to_string()]);
-    process::run(&mut command, "valgrind")?;
+    let said = process::output(&mut command, "valgrind")?;
+    let packets = said.lines().find_map(|line| line.strip_prefix(PACKETS)?.parse().ok());
     let text = fs::read_to_string(&file).context("valgrind left no profile")?;
-    parse(&text, binary)
+    Ok((parse(&text, binary)?, packets))
 }
 
 /// Reads what callgrind wrote: of the functions in `binary`, lines of address, source line and a number for each event that

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use forwarder::config::Config;
+use forwarder::stats::Counter;
 use forwarder::steer::RxMode;
+use forwarder::verdict::PortId;
 use forwarder::{Assembly, Clock, Control, Cpu, PortParts, Worker, assemble, buffers_outside_rings};
 use netdrv::device::{Mac, Queues};
 use netdrv::pool::Pool;
@@ -126,7 +128,7 @@ pub(super) fn measure(setup: Setup) -> Result<Vec<Vec<Window>>> {
 }
 
 /// Exactly so many bursts at each receive queue more or less than in any other call of this: for those who count
-/// instructions. A lone worker runs as it does on its core; several have their rounds in turn.
+/// instructions. A lone worker runs as it does on its core; several have their rounds in turn. Prints how many packets came.
 ///
 /// # Errors
 /// As [`measure`].
@@ -143,6 +145,7 @@ pub(super) fn walk(setup: Setup, bursts: u64) -> Result<()> {
     let worker = walk.assembly.workers.pop().context("there is a worker")?;
     let control = &walk.assembly.control;
     run(worker, control, Some(&mut || control.stop()));
+    walk.tell(setup);
     walk.end()
 }
 
@@ -153,8 +156,12 @@ fn walk_in_turn(setup: Setup, bursts: u64) -> Result<()> {
         workers.iter_mut().for_each(Worker::step);
     }
     workers.drain(..).for_each(|worker| worker.retire(control));
+    walk.tell(setup);
     walk.end()
 }
+
+/// Before the number of packets of a [`walk`].
+pub(super) const PACKETS: &str = "packets ";
 
 /// How often a worker does its chores, in milliseconds of its clock.
 pub(super) const CHORES_MS: u64 = 5;
@@ -210,6 +217,12 @@ impl Walk {
         let assembly =
             assemble(parts, &config, workers, pool, cpu).map_err(|refusal| anyhow!("{refusal}"))?;
         Ok(Walk { cards, assembly, unused, logs, pool })
+    }
+
+    /// Prints how many packets came.
+    fn tell(&self, setup: Setup) {
+        let counts = (0..setup.ports).map(|port| self.assembly.control.counts(PortId(port as u16)));
+        println!("{PACKETS}{}", counts.map(|counts| counts[Counter::RxPackets]).sum::<u64>());
     }
 
     /// Every buffer comes home.

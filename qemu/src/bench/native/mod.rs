@@ -45,7 +45,8 @@ pub struct NativeOptions {
     #[arg(long, value_delimiter = ',', default_value = "32", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub batch: Vec<u16>,
     /// Bytes of a frame, without CRC.
-    #[arg(long, value_delimiter = ',', default_value = "60", value_parser = clap::value_parser!(u16).range(SHORTEST as i64..=1514))]
+    #[arg(long, value_delimiter = ',', default_value = "60")]
+    #[arg(value_parser = clap::value_parser!(u16).range(SHORTEST as i64..=1514))]
     pub length: Vec<u16>,
     /// Also DPDK's testpmd, in turn, before the same backend; scripts/setup.sh --peers fetches it.
     #[arg(long, conflicts_with = "backend")]
