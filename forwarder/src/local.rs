@@ -95,7 +95,9 @@ impl Passing {
         cache: &mut PoolCache,
         counts: &mut Counts,
     ) {
-        if let Some(Gate { filter: Some(filter), inlet }) = &mut self.0[port.index()] {
+        if let Some(Gate { filter: Some(filter), inlet }) = &mut self.0[port.index()]
+            && burst.iter().any(|packet| filter.is_local(packet.bytes()))
+        {
             divert(filter, inlet, burst, cache, counts);
         }
     }

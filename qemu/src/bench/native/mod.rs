@@ -77,6 +77,8 @@ pub struct BackendOptions {
 pub enum Work {
     /// Receives and drops.
     Rxdrop,
+    /// Receives, looks at each frame whether it is for the local stack, and drops it: none is.
+    Rxfilter,
     /// Sends frames from nowhere.
     Txonly,
     /// Sends what it receives back, addresses swapped.

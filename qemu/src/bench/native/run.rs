@@ -73,7 +73,7 @@ pub(super) struct Outcome {
 pub(super) fn check(setup: Setup, format: Format, whose: &Whose) -> Result<Outcome> {
     let expected = match setup.work {
         Work::Reflect => Expected::Swapped,
-        Work::Rxdrop | Work::Txonly | Work::Redirect => Expected::Same,
+        Work::Rxdrop | Work::Rxfilter | Work::Txonly | Work::Redirect => Expected::Same,
     };
     ours(setup, format, whose, Some(expected))
 }
@@ -159,12 +159,13 @@ fn run(cards: Vec<VhostNet>, backend: ClockId, setup: Setup) -> Result<Outcome> 
     let wish = QueueWish { pairs: 1, tx_needed: 1, ring: setup.ring, interrupts: 0 };
     let devices = cards.into_iter().map(|card| VirtioNet::new::<SharedHal>(card, wish));
     let mut devices: Vec<_> = devices.collect::<Result<_, _>>().map_err(|error| anyhow!("{error}"))?;
-    let program = match setup.work {
-        Work::Rxdrop => "drop",
-        Work::Reflect => "reflect",
-        Work::Txonly | Work::Redirect => "forward",
+    let words = match setup.work {
+        Work::Rxdrop => "program=drop",
+        Work::Rxfilter => "program=drop stack=192.0.2.1/24",
+        Work::Reflect => "program=reflect",
+        Work::Txonly | Work::Redirect => "program=forward",
     };
-    let words = format!("program={program} idle=poll batch={}", setup.batch);
+    let words = format!("{words} idle=poll batch={}", setup.batch);
     let config = Config::read(&words, None).map_err(|refused| anyhow!("{}", refused.refusal))?;
     let pool = setup.pool;
     let (ports, unused) = ports(&mut devices, setup)?;
@@ -227,7 +228,7 @@ type Controlled = Control<Input, VirtioTx>;
 /// Packets that the worker did what it should with.
 fn moved(control: &Controlled, work: Work, ports: usize) -> u64 {
     match work {
-        Work::Rxdrop => control.counts(PortId(0))[Counter::RxPackets],
+        Work::Rxdrop | Work::Rxfilter => control.counts(PortId(0))[Counter::RxPackets],
         Work::Txonly | Work::Reflect | Work::Redirect => sent(control, ports),
     }
 }

@@ -67,7 +67,7 @@ impl Testpmd {
     /// When testpmd is missing or does not start.
     pub(super) fn frontend(sockets: &[&Path], core: usize, flags: Flags, setup: Setup) -> Result<Self> {
         let mode = match setup.work {
-            Work::Rxdrop => "rxonly",
+            Work::Rxdrop | Work::Rxfilter => "rxonly",
             Work::Txonly => "txonly",
             Work::Reflect => "macswap",
             Work::Redirect => "io",
@@ -87,7 +87,7 @@ impl Testpmd {
     /// As [`frontend`](Self::frontend).
     pub(super) fn backend(socket: &Path, core: usize, setup: Setup) -> Result<Self> {
         let mode = match setup.work {
-            Work::Rxdrop => "txonly",
+            Work::Rxdrop | Work::Rxfilter => "txonly",
             Work::Txonly => "rxonly",
             Work::Reflect => "flowgen",
             Work::Redirect => bail!("DPDK's backend is one card, and redirect takes two"),
@@ -148,7 +148,10 @@ impl Testpmd {
     /// # Errors
     /// When it has ended.
     pub(super) fn moved(&self, work: Work) -> Result<u64> {
-        let counter = if work == Work::Rxdrop { "ipackets" } else { "opackets" };
+        let counter = match work {
+            Work::Rxdrop | Work::Rxfilter => "ipackets",
+            Work::Txonly | Work::Reflect | Work::Redirect => "opackets",
+        };
         (0..self.ports).map(|port| self.count(port, counter)).sum()
     }
 
