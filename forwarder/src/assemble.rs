@@ -1,5 +1,6 @@
 //! Set-up: queues become workers.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -93,6 +94,7 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
                 program: config.program,
                 idle: config.idle,
                 batch: config.batch,
+                burst: Box::default(),
                 inputs,
                 steering,
                 outputs: Outputs::new(paths),

@@ -1,5 +1,6 @@
 //! The ports as one worker uses them: where packets come in, and where they leave.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -64,7 +65,7 @@ pub(crate) struct Outputs<T>(Vec<Output<T>>);
 /// burst, and costs the others nothing: receiving never waits for it.
 struct Output<T> {
     path: TxPath<T>,
-    packets: Burst,
+    packets: Box<Burst>,
     /// Where the packets came from, in their order.
     origins: ArrayVec<Origin, MAX_BURST>,
 }
@@ -78,7 +79,7 @@ struct Origin {
 impl<T: TxQueue> Outputs<T> {
     /// One way out for each port, in the order of the ports.
     pub(crate) fn new(paths: impl IntoIterator<Item = TxPath<T>>) -> Outputs<T> {
-        let output = |path| Output { path, packets: Burst::new(), origins: ArrayVec::new() };
+        let output = |path| Output { path, packets: Box::default(), origins: ArrayVec::new() };
         Outputs(paths.into_iter().map(output).collect())
     }
 
@@ -88,8 +89,11 @@ impl<T: TxQueue> Outputs<T> {
     }
 
     /// Lines the first `count` packets of `burst` up for `port`, as many as find room. Returns how many don't, and why.
+    ///
+    /// A whole burst changes hands by its address. To copy the packets would be to read together what was written in parts
+    /// a moment ago, and a processor waits for that.
     #[inline(always)]
-    pub(crate) fn push(&mut self, port: PortId, burst: &mut Burst, count: usize) -> (usize, DropReason) {
+    pub(crate) fn push(&mut self, port: PortId, burst: &mut Box<Burst>, count: usize) -> (usize, DropReason) {
         let Some(output) = self.0.get_mut(port.index()) else { return (count, DropReason::NoSuchPort) };
         let refusal = output.path.refusal();
         if matches!(output.path, TxPath::Unavailable) {

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::time::Duration;
+use std::boxed::Box;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec::Vec;
@@ -50,7 +51,7 @@ pub(crate) fn fill(cache: &mut PoolCache, frame: &[u8]) -> Packet {
 
 /// What `program` says about frames that `port` of `ports` received.
 pub(crate) fn verdicts_on(program: Program, port: u16, ports: u16, frames: &[&[u8]]) -> Vec<Verdict> {
-    let mut burst: Burst = frames.iter().map(|frame| packet(frame)).collect();
+    let mut burst: Box<Burst> = Box::new(frames.iter().map(|frame| packet(frame)).collect());
     let mut verdicts = Vec::new();
     program.decide(Context { port: PortId(port), ports }, &mut burst, |burst, count, verdict| {
         verdicts.extend(burst.drain(..count).map(|_| verdict));

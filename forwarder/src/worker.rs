@@ -1,5 +1,6 @@
 //! The worker: the loop that owns one core, and the match that turns verdicts into queues.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -32,6 +33,8 @@ pub struct Worker<R, T> {
     pub(crate) passing: Passing,
     /// The stacks, on the worker that runs them.
     pub(crate) local: LocalHost<T>,
+    /// What was received and is decided on; empty between two queues.
+    pub(crate) burst: Box<Burst>,
     pub(crate) cache: PoolCache,
     pub(crate) ledger: Ledger,
     pub(crate) stats: Arc<WorkerStats>,
@@ -142,11 +145,10 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
     /// Receives a burst from one queue, and decides on it, or on this worker's share of it. Returns whether there was any.
     #[inline(always)]
     fn process(&mut self, input: usize) -> bool {
-        let Worker { batch, inputs, steering, roster, passing, cache, ledger, .. } = self;
+        let Worker { batch, inputs, steering, roster, passing, burst, cache, ledger, .. } = self;
         let input = &mut inputs[input];
 
-        let mut burst = Burst::new();
-        let received = input.queue.receive(cache, &mut burst, *batch);
+        let received = input.queue.receive(cache, burst, *batch);
         let refused = input.count_refused(ledger);
         if received == 0 {
             return refused;
@@ -154,32 +156,31 @@ impl<R: RxQueue, T: TxQueue> Worker<R, T> {
         let port = input.port;
         let counts = ledger.port(port);
         counts[Counter::RxPackets] += received as u64;
-        counts[Counter::RxBytes] += total_len(&burst);
-        counts[Counter::Drop(DropReason::Runt)] += remove_runts(&mut burst, cache);
+        counts[Counter::RxBytes] += total_len(burst);
+        counts[Counter::Drop(DropReason::Runt)] += remove_runts(burst, cache);
 
         // What is the stack's does not wait in a ring with what is forwarded: a flood would fill it.
-        passing.divert(port, &mut burst, cache, counts);
+        passing.divert(port, burst, cache, counts);
         if steering.spreads() {
-            steering.spread(port, &mut burst, cache, ledger, roster);
+            steering.spread(port, burst, cache, ledger, roster);
         }
-        self.decide(port, &mut burst);
+        self.decide(port);
         true
     }
 
     /// Takes a burst from one of the workers that hand packets to this one, and decides on it. Returns whether there was any.
     #[inline(always)]
     fn process_steered(&mut self, inbox: usize) -> bool {
-        let mut burst = Burst::new();
-        let Some(port) = self.steering.take(inbox, &mut burst, self.batch) else { return false };
-        self.ledger.port(port)[Counter::Taken] += burst.len() as u64;
-        self.decide(port, &mut burst);
+        let Some(port) = self.steering.take(inbox, &mut self.burst, self.batch) else { return false };
+        self.ledger.port(port)[Counter::Taken] += self.burst.len() as u64;
+        self.decide(port);
         true
     }
 
-    /// Sees every packet of a burst that `port` received to its end.
+    /// Sees every packet of the burst, which `port` received, to its end.
     #[inline(always)]
-    fn decide(&mut self, port: PortId, burst: &mut Burst) {
-        let Worker { program, outputs, passing, cache, ledger, .. } = self;
+    fn decide(&mut self, port: PortId) {
+        let Worker { program, outputs, passing, burst, cache, ledger, .. } = self;
         let counts = ledger.port(port);
         let context = Context { port, ports: outputs.count() as u16 };
         program.decide(context, burst, |burst, count, verdict| {

@@ -8,6 +8,8 @@ mod forward;
 mod pass;
 mod reflect;
 
+use alloc::boxed::Box;
+
 use netdrv::packet::{Burst, Packet};
 
 use crate::verdict::{PortId, Verdict};
@@ -38,7 +40,12 @@ impl Program {
     /// Decides on every packet of `burst`, and has `settle` take packets off its front: those in a row that share a verdict together,
     /// so many at a time. The loop is compiled for each program on its own, with what becomes of the verdicts that it can give and no others.
     #[inline(always)]
-    pub fn decide(self, context: Context, burst: &mut Burst, settle: impl FnMut(&mut Burst, usize, Verdict)) {
+    pub fn decide(
+        self,
+        context: Context,
+        burst: &mut Box<Burst>,
+        settle: impl FnMut(&mut Box<Burst>, usize, Verdict),
+    ) {
         match self {
             Program::Drop => each(burst, settle, |_| drop::verdict()),
             Program::Pass => each(burst, settle, |_| pass::verdict()),
@@ -58,8 +65,8 @@ impl Program {
 
 #[inline(always)]
 fn each(
-    burst: &mut Burst,
-    mut settle: impl FnMut(&mut Burst, usize, Verdict),
+    burst: &mut Box<Burst>,
+    mut settle: impl FnMut(&mut Box<Burst>, usize, Verdict),
     decide: impl Fn(&mut Packet) -> Verdict,
 ) {
     // Of the first packet, if it was looked at already.
