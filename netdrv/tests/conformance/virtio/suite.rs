@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::{Attention, Completion, Profile, VirtioBench, flavours};
 use crate::bench::{Bench, Misdeed, PATIENCE, Rig};
 use crate::hal::TestHal;
+use crate::sequences::Step;
 use crate::traffic::echo;
 use crate::{hostile, sequences, traffic};
 
@@ -193,6 +194,22 @@ fn a_device_that_never_stops_keeps_its_buffers() {
 #[test]
 fn a_stopped_device_is_down() {
     in_every_flavour(hostile::stopped);
+}
+
+/// A device that has used every buffer but one, which it has lost, has nothing to go around the ring with.
+#[test]
+fn a_lost_buffer_is_no_way_around_the_ring() {
+    let steps = [
+        Step::Misbehave(Misdeed::UnknownDescriptor),
+        Step::Feed(63),
+        Step::Run,
+        Step::Misbehave(Misdeed::ReceiveIndexJump),
+        Step::Receive(1),
+    ];
+    for flavour in flavours() {
+        let pool = Pool::new::<TestHal>(70).expect("memory");
+        sequences::run(Rig::with_pool(bench(&flavour, 1, 64), pool), steps.to_vec());
+    }
 }
 
 proptest! {

@@ -227,13 +227,19 @@ impl Side for PackedSide {
     }
 
     fn complete_wrong(&mut self, map: &GuestMemoryMmap, id: u32) {
-        self.use_descriptor(map, id as u16, 64, 1);
-        self.hand_over(map);
+        if !self.broken {
+            self.use_descriptor(map, id as u16, 64, 1);
+            self.hand_over(map);
+        }
     }
 
-    /// Where the next used descriptor goes is one of the round after: the device has gone around the ring and on.
+    /// Where the next used descriptor goes is one of the round after: the device has gone around the ring and on. That shows only
+    /// where the driver waits for that descriptor; elsewhere it looks like a good one of the round before.
     fn jump(&mut self, map: &GuestMemoryMmap) -> Option<()> {
         while self.take_chain(map).is_some() {}
+        if self.used >= self.available {
+            return None;
+        }
         let id = *self.lent.keys().next()?;
         self.used += u64::from(self.registers.size);
         self.use_descriptor(map, id, 64, 1);
