@@ -4,7 +4,7 @@ use ixgbe_model::{Corruption, Fault};
 use netdrv::device::{NetDevice, RxDrops, TxQueue};
 use netdrv::packet::FRAME_CAPACITY;
 
-use super::{IxgbeBench, OnCard};
+use super::IxgbeBench;
 use crate::bench::{Bench, Rig};
 
 fn rig() -> Rig<IxgbeBench> {
@@ -12,7 +12,7 @@ fn rig() -> Rig<IxgbeBench> {
 }
 
 /// A frame of `len` bytes for `destination`, with a VLAN tag or without.
-fn frame(destination: [u8; 6], vlan: Option<u16>, len: usize) -> Vec<u8> {
+pub(super) fn frame(destination: [u8; 6], vlan: Option<u16>, len: usize) -> Vec<u8> {
     let mut bytes = destination.to_vec();
     bytes.extend([0x02, 0, 0, 0, 0, 9]);
     if let Some(vlan) = vlan {

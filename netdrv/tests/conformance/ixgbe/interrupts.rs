@@ -3,7 +3,7 @@
 use ixgbe_model::{CardOptions, Fault};
 use netdrv::device::{NetDevice, QueueWish, RxQueue};
 
-use super::{IxgbeBench, OnCard};
+use super::IxgbeBench;
 use crate::bench::{Bench, Rig};
 
 fn rig() -> Rig<IxgbeBench> {

@@ -3,21 +3,21 @@
 use ixgbe_model::Fault;
 use netdrv::device::{NetDevice, RxDrops};
 
-use super::OnCard;
-use crate::bench::Rig;
+use super::{CardBench, Function};
+use crate::bench::{Bench, Rig};
 
 /// Frames that go in every five milliseconds.
 const LOAD: u32 = 3;
 
 /// A function of a card under a steady load, which comes back out.
-pub(super) struct Loaded<B: OnCard> {
-    pub(super) rig: Rig<B>,
+pub(super) struct Loaded<F: Function> {
+    pub(super) rig: Rig<CardBench<F>>,
     pub(super) fed: u64,
     pub(super) back: u64,
 }
 
-impl<B: OnCard> Loaded<B> {
-    pub(super) fn new(bench: B) -> Loaded<B> {
+impl<F: Function> Loaded<F> {
+    pub(super) fn new(bench: CardBench<F>) -> Loaded<F> {
         Loaded { rig: Rig::new(bench), fed: 0, back: 0 }
     }
 
@@ -30,7 +30,7 @@ impl<B: OnCard> Loaded<B> {
         let before = self.back;
         for _ in 0..millis / 5 {
             for _ in 0..load {
-                self.rig.bench.feed(0, B::frame(self.fed as u32, 1514));
+                self.rig.bench.feed(0, CardBench::<F>::frame(self.fed as u32, 1514));
                 self.fed += 1;
             }
             self.rig.bench.live(5);
@@ -66,6 +66,6 @@ impl<B: OnCard> Loaded<B> {
     }
 
     pub(super) fn inject(&self, fault: Fault) {
-        self.rig.bench.card().inject(fault);
+        self.rig.bench.card.inject(fault);
     }
 }

@@ -21,17 +21,34 @@ use std::time::Duration;
 use ixgbe_model::{CardOptions, Corruption, Fault, InProcess, Rule, Wire};
 use netdrv::device::{NetDevice, QueueShape, QueueWish};
 use netdrv::ixgbe::{Ixgbe, IxgbeError, model};
+use netdrv::mmio::Bar;
 use netdrv::packet::FRAME_CAPACITY;
 
 use self::bar::{CardBar, RDH, RDT};
 use crate::bench::{Bench, Misdeed};
 use crate::hal::{self, TICK_NS, TestHal};
 
-/// A card and its driver.
-pub(crate) struct IxgbeBench {
-    driver: Ixgbe<CardBar>,
+/// A kind of function, by the driver's way to its registers.
+pub(crate) trait Function: Bar {
+    /// The driver of such a function.
+    type Driver: NetDevice;
+
+    /// The longest frame that comes in.
+    const LONGEST: usize;
+
+    /// From now on nothing that is to stop does.
+    fn never_stop(&self);
+}
+
+/// A function of a card, and its driver.
+pub(crate) struct CardBench<F: Function> {
+    driver: F::Driver,
+    bar: F,
     card: Card,
 }
+
+/// A whole card: its physical function.
+pub(crate) type IxgbeBench = CardBench<CardBar>;
 
 /// A card with a cable, and the test's memory as far as it has been handed over.
 #[derive(Clone)]
@@ -172,24 +189,15 @@ impl Card {
     }
 }
 
-/// A bench on such a card, of either kind of function.
-trait OnCard: Bench {
-    fn card(&self) -> &Card;
-
+impl<F: Function> CardBench<F> {
     /// Lets `millis` pass, with the driver looked after and the card at work every five of them.
     fn live(&mut self, millis: u64) {
         for _ in 0..millis / 5 {
-            self.card().bar.model.pass(Duration::from_millis(4));
+            self.card.bar.model.pass(Duration::from_millis(4));
             hal::advance(Duration::from_millis(4));
-            self.device().attend();
+            self.driver.attend();
             self.run();
         }
-    }
-}
-
-impl OnCard for IxgbeBench {
-    fn card(&self) -> &Card {
-        &self.card
     }
 }
 
@@ -198,8 +206,9 @@ impl IxgbeBench {
     fn new(options: CardOptions, wish: QueueWish) -> Result<IxgbeBench, IxgbeError> {
         let model = model(options.model.device_id()).expect("a card that the driver knows");
         let card = Card::new(options);
-        let driver = Ixgbe::new::<TestHal>(card.bar.clone(), model, wish)?;
-        Ok(IxgbeBench { driver, card })
+        let bar = card.bar.clone();
+        let driver = Ixgbe::new::<TestHal>(bar.clone(), model, wish)?;
+        Ok(CardBench { driver, bar, card })
     }
 
     /// The same with one queue pair, and with link.
@@ -211,16 +220,26 @@ impl IxgbeBench {
     }
 }
 
-impl Bench for IxgbeBench {
-    type Device = Ixgbe<CardBar>;
-    const SPARE: usize = 1;
-    const SHORTEST: usize = 60;
+impl Function for CardBar {
+    type Driver = Ixgbe<CardBar>;
+
     /// Four bytes are kept for a VLAN tag.
     const LONGEST: usize = FRAME_CAPACITY - 4;
+
+    fn never_stop(&self) {
+        self.never_reset();
+    }
+}
+
+impl<F: Function> Bench for CardBench<F> {
+    type Device = F::Driver;
+    const SPARE: usize = 1;
+    const SHORTEST: usize = 60;
+    const LONGEST: usize = F::LONGEST;
     const SENDS_EMPTY: bool = false;
     const SENDS_WHOLE_BUFFERS: bool = true;
 
-    fn device(&mut self) -> &mut Ixgbe<CardBar> {
+    fn device(&mut self) -> &mut F::Driver {
         &mut self.driver
     }
 
@@ -247,7 +266,7 @@ impl Bench for IxgbeBench {
             Misdeed::Truncated => Corruption::LengthZero,
             Misdeed::Oversize => Corruption::LengthTooLong,
             Misdeed::NeverStops => {
-                self.card.bar.never_reset();
+                self.bar.never_stop();
                 return true;
             }
             _ => return false,
@@ -256,7 +275,7 @@ impl Bench for IxgbeBench {
     }
 }
 
-impl Drop for IxgbeBench {
+impl<F: Function> Drop for CardBench<F> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.card.check();

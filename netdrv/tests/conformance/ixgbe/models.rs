@@ -7,7 +7,7 @@ use netdrv::device::{Link, Mac, NetDevice, QueueWish};
 use netdrv::ixgbe::{IxgbeError, Module, model};
 use netdrv::rss;
 
-use super::{IxgbeBench, OnCard, lock};
+use super::{IxgbeBench, lock};
 use crate::bench::{Bench, Rig};
 
 const MODELS: [Model; 5] = [Model::Sfp82599, Model::Kx4_82599, Model::Kr82599, Model::X540, Model::X550];

@@ -9,7 +9,7 @@ macro_rules! suite {
 
         use crate::bench::Rig;
         use crate::hal::TestHal;
-        use crate::ixgbe::OnCard;
+        use crate::ixgbe::loaded::Loaded;
         use crate::traffic::echo;
         use crate::{hostile, sequences, traffic};
 
@@ -80,6 +80,14 @@ macro_rules! suite {
         #[test]
         fn a_card_that_never_stops_keeps_its_buffers() {
             hostile::never_stops(rig());
+        }
+
+        #[test]
+        fn a_load_without_faults_comes_back_whole() {
+            let mut loaded = Loaded::new(<$bench>::with_ring(64));
+            loaded.run(5_000);
+            assert_eq!((loaded.resets(), loaded.accounted()), (0, 0));
+            loaded.finish();
         }
 
         #[test]

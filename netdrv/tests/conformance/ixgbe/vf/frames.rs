@@ -7,8 +7,9 @@ use netdrv::rss;
 
 use super::{ADDRESS, VfBench};
 use crate::bench::{Bench, Rig};
+use crate::ixgbe::frames::frame;
+use crate::ixgbe::lock;
 use crate::ixgbe::models::packet;
-use crate::ixgbe::{OnCard, lock};
 
 const MAXFRS: u32 = 0x0_4268;
 
@@ -17,19 +18,6 @@ fn rig(model: Model, policy: Policy, pairs: usize) -> Rig<VfBench> {
     let mut bench = VfBench::new(model, policy, wish).expect("a sane function");
     bench.live(20);
     Rig::new(bench)
-}
-
-/// A frame of `len` bytes for `destination`, with a VLAN tag or without.
-fn frame(destination: [u8; 6], vlan: Option<u16>, len: usize) -> Vec<u8> {
-    let mut bytes = destination.to_vec();
-    bytes.extend([0x02, 0, 0, 0, 0, 9]);
-    if let Some(vlan) = vlan {
-        bytes.extend([0x81, 0x00]);
-        bytes.extend(vlan.to_be_bytes());
-    }
-    bytes.extend([0x88, 0xb5]);
-    bytes.extend((bytes.len()..len).map(|index| index as u8));
-    bytes
 }
 
 /// Whether a frame comes in, and does so unchanged.
@@ -116,7 +104,7 @@ fn every_transmit_queue_sends() {
         let sent: Vec<_> = (0..5).map(|number| VfBench::frame(number, 64)).collect();
         assert_eq!(rig.bench.collect(queue), sent);
     }
-    assert!(lock(&rig.bench.card().cable).outbound.is_empty());
+    assert!(lock(&rig.bench.card.cable).outbound.is_empty());
     rig.finish();
 }
 

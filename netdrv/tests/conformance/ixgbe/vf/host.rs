@@ -6,7 +6,6 @@ use netdrv::ixgbe::{IxgbeError, virtual_model};
 
 use super::{ADDRESS, VfBench};
 use crate::bench::{Bench, Rig};
-use crate::ixgbe::OnCard;
 
 const WISH: QueueWish = QueueWish { pairs: 4, ring: 128, interrupts: 8, tx_needed: 0 };
 

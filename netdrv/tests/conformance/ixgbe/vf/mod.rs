@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ixgbe_model::{CardOptions, Corruption, HostDriver, Model, Policy, VirtualInProcess};
-use netdrv::device::{NetDevice, QueueWish};
+use ixgbe_model::{CardOptions, HostDriver, Model, Policy, VirtualInProcess};
+use netdrv::device::QueueWish;
 use netdrv::ixgbe::{IxgbeError, IxgbeVf, virtual_model};
 use netdrv::mmio::Bar;
 
 use super::bar::{CTRL, Write};
-use super::{Card, OnCard, lock};
-use crate::bench::{Bench, Misdeed};
+use super::{Card, CardBench, Function, lock};
 use crate::hal::TestHal;
 
 /// The address that the host gives to the function.
@@ -58,12 +57,19 @@ impl Bar for VfBar {
     }
 }
 
-/// A virtual function and its driver.
-pub(crate) struct VfBench {
-    driver: IxgbeVf<VfBar>,
-    bar: VfBar,
-    card: Card,
+impl Function for VfBar {
+    type Driver = IxgbeVf<VfBar>;
+
+    /// The host's MAXFRS is 1522, with the CRC.
+    const LONGEST: usize = 1518;
+
+    fn never_stop(&self) {
+        self.never_stops.store(true, Ordering::Relaxed);
+    }
 }
+
+/// A virtual function, and its driver.
+pub(crate) type VfBench = CardBench<VfBar>;
 
 impl VfBench {
     /// A driver before a function of such a card, whose host grants what `policy` says.
@@ -77,7 +83,7 @@ impl VfBench {
         let ids = card.bar.model.with_card(|card| card.virtual_function_ids());
         let model = virtual_model(ids.device).expect("a function that the driver knows");
         let driver = IxgbeVf::new::<TestHal>(bar.clone(), model, wish)?;
-        Ok(VfBench { driver, bar, card })
+        Ok(CardBench { driver, bar, card })
     }
 
     /// One queue pair of a function that gets every frame, with link.
@@ -91,62 +97,5 @@ impl VfBench {
     /// Has the host do something.
     fn with_host<R>(&self, act: impl FnOnce(&mut HostDriver, &mut ixgbe_model::Card) -> R) -> R {
         self.card.bar.model.with_host(act).expect("a host")
-    }
-}
-
-impl OnCard for VfBench {
-    fn card(&self) -> &Card {
-        &self.card
-    }
-}
-
-impl Bench for VfBench {
-    type Device = IxgbeVf<VfBar>;
-    const SPARE: usize = 1;
-    const SHORTEST: usize = 60;
-    /// The host's MAXFRS is 1522, with the CRC.
-    const LONGEST: usize = 1518;
-    const SENDS_EMPTY: bool = false;
-    const SENDS_WHOLE_BUFFERS: bool = true;
-
-    fn device(&mut self) -> &mut IxgbeVf<VfBar> {
-        &mut self.driver
-    }
-
-    fn feed(&mut self, _queue: usize, frame: Vec<u8>) {
-        lock(&self.card.cable).inbound.push_back(frame);
-    }
-
-    fn pending(&self, _queue: usize) -> usize {
-        lock(&self.card.cable).inbound.len()
-    }
-
-    fn run(&mut self) {
-        self.card.work(self.driver.shape());
-    }
-
-    fn collect(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        self.card.collect(queue)
-    }
-
-    fn misbehave(&mut self, misdeed: Misdeed) -> bool {
-        let corruption = match misdeed {
-            Misdeed::Truncated => Corruption::LengthZero,
-            Misdeed::Oversize => Corruption::LengthTooLong,
-            Misdeed::NeverStops => {
-                self.bar.never_stops.store(true, Ordering::Relaxed);
-                return true;
-            }
-            _ => return false,
-        };
-        self.card.corrupt(corruption, self.driver.shape())
-    }
-}
-
-impl Drop for VfBench {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.card.check();
-        }
     }
 }
