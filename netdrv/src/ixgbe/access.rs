@@ -1,5 +1,6 @@
 //! What a register is to a driver: a row with a name, an offset and one kind of access.
 
+use core::iter;
 use core::marker::PhantomData;
 
 use crate::mmio::Bar;
@@ -130,6 +131,13 @@ impl ClearOnRead {
     pub(super) fn take(&self, bar: &impl Bar) -> u32 {
         bar.read(self.0.offset)
     }
+}
+
+/// Bytes as registers take them, four in each.
+pub(super) fn in_fours(mut bytes: impl Iterator<Item = u8>) -> impl Iterator<Item = u32> {
+    iter::from_fn(move || {
+        Some(u32::from_le_bytes([bytes.next()?, bytes.next()?, bytes.next()?, bytes.next()?]))
+    })
 }
 
 /// Equal registers at equal distances.

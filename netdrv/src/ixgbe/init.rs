@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::access::{ReadWrite, Readable, Rows};
+use super::access::{ReadWrite, Readable, Rows, in_fours};
 use super::enable::{self, RingPlace};
 use super::error::IxgbeError;
 use super::models::{Medium, Model};
@@ -76,11 +76,9 @@ impl<B: Bar> Setup<B> {
 
     /// Counters start at 0 when they have been read (4.6.5). Each receive queue has a set of its own, as far as they reach.
     fn statistics(&self) {
-        let sets: Vec<usize> =
-            (0..self.rx.len().next_multiple_of(4)).map(|queue| queue % COUNTER_SETS).collect();
-        for (register, sets) in RQSMR.all().zip(sets.chunks_exact(4)) {
-            let sets = [sets[0], sets[1], sets[2], sets[3]];
-            register.write(&self.bar, u32::from_le_bytes(sets.map(|set| set as u8)));
+        let sets = (0..self.rx.len().next_multiple_of(4)).map(|queue| (queue % COUNTER_SETS) as u8);
+        for (register, sets) in RQSMR.all().zip(in_fours(sets)) {
+            register.write(&self.bar, sets);
         }
         watch::clear_counters(&self.bar);
     }
@@ -123,13 +121,13 @@ impl<B: Bar> Setup<B> {
         if self.rx.len() == 1 {
             return MRQC.write(bar, 0);
         }
-        for (register, bytes) in RSSRK.all().zip(rss::KEY.chunks_exact(4)) {
-            register.write(bar, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        for (register, key) in RSSRK.all().zip(in_fours(rss::KEY.into_iter())) {
+            register.write(bar, key);
         }
-        let table: Vec<u16> = rss::indirection(self.model.family.rss_table(), self.rx.len() as u16).collect();
-        for (register, queues) in RETA.all().chain(ERETA.all()).zip(table.chunks_exact(4)) {
-            let entries = [queues[0], queues[1], queues[2], queues[3]];
-            register.write(bar, u32::from_le_bytes(entries.map(|queue| queue as u8)));
+        let table = rss::indirection(self.model.family.rss_table(), self.rx.len() as u16);
+        let table = in_fours(table.map(|queue| queue as u8));
+        for (register, queues) in RETA.all().chain(ERETA.all()).zip(table) {
+            register.write(bar, queues);
         }
         RXCSUM.set(bar, rxcsum::HASH);
         MRQC.write(bar, mrqc::RSS | mrqc::FIELDS);

@@ -62,6 +62,10 @@ const RETRY: u64 = 2 * SECOND;
 /// The largest payload of a frame on plain Ethernet.
 const MTU: u16 = 1500;
 
+fn ring_length(wish: QueueWish) -> usize {
+    wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two()
+}
+
 /// Receive queue `i` has entry `i`. The MAC keeps frames out that would go beyond a buffer's end.
 const fn wiring(tx_mode: TxMode) -> Wiring {
     Wiring {
@@ -111,7 +115,7 @@ impl<B: Bar> Ixgbe<B> {
         }
         let rx = wish.pairs.clamp(1, model.family.rss_queues());
         let (tx_mode, tx) = TxMode::choose(wish.pairs, wish.tx_needed);
-        let ring = wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two();
+        let ring = ring_length(wish);
         let interrupts = rx.min(wish.interrupts.into());
         let shape = QueueShape { rx, tx, rx_ring: ring, tx_ring: ring };
         let queues = QueueSet::new::<H>(&bar, shape, &wiring(tx_mode), interrupts)?;

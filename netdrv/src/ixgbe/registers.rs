@@ -187,7 +187,9 @@ pub(super) mod autoc2 {
 /// State of the link.
 pub(super) const LINKS: ReadOnly = ReadOnly::at("LINKS", 0x0_42A4);
 pub(super) mod links {
-    pub(crate) const UP: u32 = 1 << 30;
+    use crate::device::Link;
+
+    const UP: u32 = 1 << 30;
     const SPEED_SHIFT: u32 = 28;
     /// On the X550: 5 or 2.5 Gb/s instead of 10 or 1 (331520 has no such bit).
     const HALFWAY: u32 = 1 << 27;
@@ -201,6 +203,10 @@ pub(super) mod links {
             (0b01, true) => 5_000,
             _ => 10,
         }
+    }
+    /// The link. A card that is gone has none.
+    pub(crate) const fn link(links: u32) -> Link {
+        if links & UP != 0 && links != u32::MAX { Link::Up } else { Link::Down }
     }
 }
 

@@ -12,11 +12,12 @@ use crate::device::{DeviceCounters, Link};
 use crate::mmio::Bar;
 
 /// How often the link is looked at.
-const LINK_PERIOD: u64 = 100 * MILLISECOND;
+pub(super) const LINK_PERIOD: u64 = 100 * MILLISECOND;
 /// How often progress is looked at, and counters are read: the fastest of them take minutes to wrap.
-const PROGRESS_PERIOD: u64 = SECOND;
+pub(super) const PROGRESS_PERIOD: u64 = SECOND;
 /// Counters of frames that came in damaged, or too short, or too long.
 const ERRORS: [ClearOnRead; 6] = [CRCERRS, RLEC, RUC, RFC, ROC, RJC];
+
 /// Reads all counters that the driver uses, which clears them.
 pub(super) fn clear_counters(bar: &impl Bar) {
     let counters = ERRORS.into_iter().chain([RXMPC]).chain(QPRDC.all());
@@ -83,7 +84,7 @@ impl Watch {
 
     /// The link as it is at this moment.
     pub(super) fn link_now(&self, bar: &impl Bar) -> Link {
-        link_of(LINKS.read(bar))
+        links::link(LINKS.read(bar))
     }
 
     /// Looks at what is due. `gates` are those of the receive queues, then those of the transmit queues.
@@ -118,7 +119,7 @@ impl Watch {
 
     fn look_at_link(&mut self, bar: &impl Bar) -> Finding {
         let links = LINKS.read(bar);
-        let link = link_of(links);
+        let link = links::link(links);
         self.had_link |= link == Link::Up;
         if link == self.link {
             return Finding::Nothing;
@@ -157,9 +158,4 @@ impl Watch {
         }
         stalled
     }
-}
-
-/// A card that is gone has no link.
-fn link_of(links: u32) -> Link {
-    if links & links::UP != 0 && links != u32::MAX { Link::Up } else { Link::Down }
 }

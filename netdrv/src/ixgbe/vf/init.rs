@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::mailbox::Mailbox;
 use super::registers::*;
 use crate::device::Mac;
+use crate::ixgbe::access::in_fours;
 use crate::ixgbe::enable::{self, RingPlace};
 use crate::ixgbe::error::IxgbeError;
 use crate::ixgbe::models::Family;
@@ -70,13 +71,12 @@ impl<B: Bar> Setup<B> {
         if self.family != Family::X550 || queues == 1 {
             return;
         }
-        for (register, bytes) in VFRSSRK.all().zip(rss::KEY.chunks_exact(4)) {
-            register.write(bar, u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        for (register, key) in VFRSSRK.all().zip(in_fours(rss::KEY.into_iter())) {
+            register.write(bar, key);
         }
-        let table: Vec<u16> = rss::indirection(RSS_TABLE, queues as u16).collect();
-        for (register, queues) in VFRETA.all().zip(table.chunks_exact(4)) {
-            let entries = [queues[0], queues[1], queues[2], queues[3]];
-            register.write(bar, u32::from_le_bytes(entries.map(|queue| queue as u8)));
+        let table = rss::indirection(RSS_TABLE, queues as u16).map(|queue| queue as u8);
+        for (register, queues) in VFRETA.all().zip(in_fours(table)) {
+            register.write(bar, queues);
         }
         VFMRQC.write(bar, RSS_ENABLE | mrqc::FIELDS);
     }

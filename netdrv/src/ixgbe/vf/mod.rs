@@ -33,7 +33,7 @@ use super::rx::IxgbeRx;
 use super::tx::IxgbeTx;
 use super::tx_mode::TxMode;
 use super::wait::SECOND;
-use super::{MTU, RETRY, RINGS};
+use super::{MTU, RETRY, ring_length};
 use crate::device::{DeviceCounters, DeviceFault, Link, Mac, NetDevice, QueueShape, QueueWish, Queues};
 use crate::hal::Hal;
 use crate::mmio::Bar;
@@ -218,7 +218,7 @@ impl<B: Bar> IxgbeVf<B> {
 /// As many queues as are granted and wished. The hash chooses among a power of two of them.
 fn shape(terms: &Terms, wish: QueueWish) -> QueueShape {
     let rx = wish.pairs.clamp(1, terms.rx_queues);
-    let ring = wish.ring.clamp(RINGS.0, RINGS.1).next_power_of_two();
+    let ring = ring_length(wish);
     QueueShape { rx: 1 << rx.ilog2(), tx: wish.pairs.clamp(1, terms.tx_queues), rx_ring: ring, tx_ring: ring }
 }
 

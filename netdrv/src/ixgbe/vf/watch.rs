@@ -8,13 +8,8 @@ use crate::ixgbe::access::Readable;
 use crate::ixgbe::gate::Gates;
 use crate::ixgbe::progress::TxProgress;
 use crate::ixgbe::registers::{RXDCTL, links, rxdctl};
-use crate::ixgbe::wait::{MILLISECOND, SECOND};
+use crate::ixgbe::watch::{LINK_PERIOD, PROGRESS_PERIOD};
 use crate::mmio::Bar;
-
-/// How often the link and the mailbox are looked at.
-const LINK_PERIOD: u64 = 100 * MILLISECOND;
-/// How often progress is looked at.
-const PROGRESS_PERIOD: u64 = SECOND;
 
 /// What a look found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,9 +110,7 @@ impl Watch {
         self.link_of(VFLINKS.read(bar))
     }
 
-    /// A card that is gone has no link.
     fn link_of(&self, links: u32) -> Link {
-        let is_up = self.may_link && links & links::UP != 0 && links != u32::MAX;
-        if is_up { Link::Up } else { Link::Down }
+        if self.may_link { links::link(links) } else { Link::Down }
     }
 }
