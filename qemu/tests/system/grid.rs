@@ -32,8 +32,6 @@ const PAIRS: [u16; 5] = [1, 2, 4, 8, 64];
 const STACKS: [StackNeed; 2] = [Nothing, Queue];
 const WISHES: [Wish; 5] = [Wish::Auto, Wish::Dedicated, Wish::Shared, Wish::SharedBy(2), Wish::Borrowed];
 
-/// What runs with all other tests: each mode and each kind of refusal, and the largest machine in each mode that it
-/// can have.
 const STEERINGS: [RxMode; 2] = [Hardware, Software];
 
 /// What runs with all other tests: each mode and each kind of refusal, and the largest machine in each mode that it
