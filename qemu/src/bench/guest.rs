@@ -4,16 +4,15 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etherparse::PacketBuilder;
 
-use super::measure::Spread;
+use super::measure::{Spread, Timing};
 use super::sheet::{Entry, Sheet};
 use crate::vhost::{Drive, Offer, TrafficConfig, TrafficPort};
-use crate::{Artefact, Guest, Machine, interrupt};
+use crate::{Artefact, Guest, Machine};
 
 /// Cores of the image: enough for eight at one queue.
 const CORES: usize = 8;
@@ -29,10 +28,8 @@ const STACK: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const ICMP: u8 = 1;
 const PROTOCOL: usize = 14 + 9;
 
-/// Windows, how long each is, and what goes before the first.
-const WINDOWS: usize = 7;
-const WINDOW: Duration = Duration::from_millis(600);
-const WARM_UP: Duration = Duration::from_secs(1);
+const TIMING: Timing =
+    Timing { warm_up: Duration::from_secs(1), windows: 7, window: Duration::from_millis(600) };
 /// How long the image may take to boot on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -121,25 +118,12 @@ fn run(image: &Artefact, mode: &Mode, company: Company) -> Result<Outcome> {
 }
 
 fn watch(guest: &Guest, seen: &Seen) -> Result<Outcome> {
-    thread::sleep(WARM_UP);
-    let (mut forwarded, mut answered) = (Vec::new(), Vec::new());
-    for _ in 0..WINDOWS {
-        ensure!(!interrupt::happened(), "interrupted");
-        let (begin, before) = (Instant::now(), seen.now());
-        thread::sleep(WINDOW);
-        let (after, millis) = (seen.now(), begin.elapsed().as_secs_f64() * 1e3);
-        forwarded.push((after.0 - before.0) as f64 / millis);
-        answered.push((after.1 - before.1) as f64 / millis);
-    }
-    ensure!(seen.now().0 > 0, "nothing came back");
+    let [forwarded, answered] = TIMING.rates(|| seen.now())?;
+    ensure!(seen.now()[0] > 0, "nothing came back");
     let metrics = guest.metrics()?;
     let count = |name| metrics.count(name, &[]) as f64;
     let acquired = count("sluice_tx_lock_acquired_total").max(1.0);
-    Ok(Outcome {
-        forwarded: Spread::of(forwarded),
-        answered: Spread::of(answered),
-        contended: 100.0 * count("sluice_tx_lock_contended_total") / acquired,
-    })
+    Ok(Outcome { forwarded, answered, contended: 100.0 * count("sluice_tx_lock_contended_total") / acquired })
 }
 
 /// What came out of the guest: written by the port's thread, read by another.
@@ -156,8 +140,8 @@ impl Seen {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    fn now(&self) -> (u64, u64) {
-        (self.forwarded.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed))
+    fn now(&self) -> [u64; 2] {
+        [&self.forwarded, &self.answered].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -258,6 +242,6 @@ mod tests {
         seen.count(&flow(1));
         seen.count(&ping([6; 6]));
         seen.count(&ping([6; 6]));
-        assert_eq!(seen.now(), (1, 2));
+        assert_eq!(seen.now(), [1, 2]);
     }
 }

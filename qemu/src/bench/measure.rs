@@ -4,11 +4,14 @@
 //! that its thread had; those in which a thread was interrupted are put aside, and the median of the rest counts.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
 use nix::time::ClockId;
 
 use super::cpu;
+use crate::interrupt;
 
 /// The share of a core that a thread must have had for a window to count.
 const UNDISTURBED: f64 = 0.95;
@@ -166,6 +169,34 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let at = |share: usize| values.get(values.len() * share / 4).copied().unwrap_or_default();
         Spread { low: at(1), median: at(2), high: at(3) }
+    }
+}
+
+/// How rates of what others count are measured: in windows, each so long, after something else.
+pub(super) struct Timing {
+    pub(super) warm_up: Duration,
+    pub(super) windows: usize,
+    pub(super) window: Duration,
+}
+
+impl Timing {
+    /// By how many thousands a second each of `counts` grows.
+    ///
+    /// # Errors
+    /// When somebody interrupts.
+    pub(super) fn rates<const N: usize>(&self, counts: impl Fn() -> [u64; N]) -> Result<[Spread; N]> {
+        thread::sleep(self.warm_up);
+        let mut rates = [const { Vec::new() }; N];
+        for _ in 0..self.windows {
+            ensure!(!interrupt::happened(), "interrupted");
+            let (begin, before) = (Instant::now(), counts());
+            thread::sleep(self.window);
+            let (after, millis) = (counts(), begin.elapsed().as_secs_f64() * 1e3);
+            for (rates, (before, after)) in rates.iter_mut().zip(before.into_iter().zip(after)) {
+                rates.push((after - before) as f64 / millis);
+            }
+        }
+        Ok(rates.map(Spread::of))
     }
 }
 

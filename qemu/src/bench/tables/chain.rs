@@ -10,16 +10,14 @@ use tempfile::TempDir;
 
 use crate::bench::cpu;
 use crate::bench::guest::{FLOWS, flow_of_length};
-use crate::bench::measure::Spread;
+use crate::bench::measure::{Spread, Timing};
 use crate::bench::vm::{Contestant, Work};
 use crate::ports::mac_octets;
 use crate::vhost::{Drive, Sink, Source, TrafficConfig, TrafficPort, Window};
 use crate::{Guest, Machine, PortSpec, interrupt};
 
-/// Windows, how long each is, and what goes before the first.
-const WINDOWS: usize = 9;
-const WINDOW: Duration = Duration::from_millis(250);
-const WARM_UP: Duration = Duration::from_millis(500);
+const TIMING: Timing =
+    Timing { warm_up: Duration::from_millis(500), windows: 9, window: Duration::from_millis(250) };
 /// How long a boot, or the first frame, may take on a busy machine; and the last frames after the source has ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AFTERWARDS: Duration = Duration::from_secs(1);
@@ -133,16 +131,7 @@ impl Chain {
             ensure!(begin.elapsed() < PATIENCE, "no frame of {len} bytes came out; {}", self.says());
             thread::sleep(LOOK);
         }
-        thread::sleep(WARM_UP);
-        let mut rates = Vec::new();
-        for _ in 0..WINDOWS {
-            ensure!(!interrupt::happened(), "interrupted");
-            let (begin, before) = (Instant::now(), seen.load(Ordering::Relaxed));
-            thread::sleep(WINDOW);
-            let frames = seen.load(Ordering::Relaxed) - before;
-            rates.push(frames as f64 / begin.elapsed().as_secs_f64() / 1e3);
-        }
-        let kpps = Spread::of(rates);
+        let [kpps] = TIMING.rates(|| [seen.load(Ordering::Relaxed)])?;
         ensure!(kpps.median > 0.0, "no frames of {len} bytes come out any more; {}", self.says());
         self.run(Vec::new(), |_: u16, _: &[u8]| {});
         let begin = Instant::now();

@@ -11,14 +11,12 @@ use tempfile::TempDir;
 use super::contestant::{Contestant, Work};
 use crate::bench::cpu;
 use crate::bench::guest::{FLOWS, flow};
-use crate::bench::measure::Spread;
+use crate::bench::measure::{Spread, Timing};
 use crate::vhost::{Drive, Offer, Sink, Source, TrafficConfig, TrafficPort};
 use crate::{Guest, Machine, interrupt};
 
-/// Windows, how long each is, and what goes before the first.
-const WINDOWS: usize = 9;
-const WINDOW: Duration = Duration::from_millis(250);
-const WARM_UP: Duration = Duration::from_millis(750);
+const TIMING: Timing =
+    Timing { warm_up: Duration::from_millis(750), windows: 9, window: Duration::from_millis(250) };
 /// How long a boot may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at whether something has happened.
@@ -96,17 +94,9 @@ impl Run {
     /// Thousands of frames a second.
     pub(in crate::bench) fn rate(&self) -> Result<Spread> {
         self.until_first()?.with_context(|| self.says("nothing is forwarded"))?;
-        thread::sleep(WARM_UP);
-        let mut rates = Vec::new();
-        for _ in 0..WINDOWS {
-            ensure!(!interrupt::happened(), "interrupted");
-            let (begin, before) = (Instant::now(), self.forwarded());
-            thread::sleep(WINDOW);
-            rates.push((self.forwarded() - before) as f64 / begin.elapsed().as_secs_f64() / 1e3);
-        }
+        let [rates] = TIMING.rates(|| [self.forwarded()])?;
         let failed = self.guest.lines().into_iter().find(|line| line.text.starts_with("peer failed"));
         ensure!(failed.is_none(), "{failed:?}");
-        let rates = Spread::of(rates);
         ensure!(rates.median > 0.0, "{}", self.says("nothing is forwarded any more"));
         Ok(rates)
     }
@@ -114,7 +104,7 @@ impl Run {
     /// Seconds from the image's entry until it said that it forwards, where it says so.
     pub(super) fn boot_time(&self) -> Option<f64> {
         // It may say so a moment after the first frame.
-        self.guest.wait_ready(WINDOW).ok().map(|ready| ready.boot_us as f64 / 1e6)
+        self.guest.wait_ready(TIMING.window).ok().map(|ready| ready.boot_us as f64 / 1e6)
     }
 
     /// What is wrong, with the console's last words.
