@@ -12,15 +12,17 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use qemu::vfio::{Cable, CardOptions, CardPort, CardReport, Fault, LentLink, Model, Policy};
 use qemu::vhost::{Sink, Source, TrafficConfig, TrafficPort};
-use qemu::{Flows, Guest, Machine, PortSpec, Transform};
+use qemu::{Flows, Guest, Machine, PortSpec, StopReport, Transform};
 use tempfile::TempDir;
 
+use crate::frames::reflected;
 use crate::harness::{Need, test_with};
 use crate::image::image;
 use crate::lane::Lane;
@@ -244,25 +246,54 @@ pub(crate) fn nothing_is_wrong(report: &CardReport) -> Result<()> {
     Ok(())
 }
 
+/// A card whose frames the image reflects, and what came back.
+struct Mirror {
+    guest: Guest,
+    card: CardPort,
+    came_back: Receiver<Vec<u8>>,
+    _folder: TempDir,
+}
+
+impl Mirror {
+    /// Boots the image, and sends it these frames.
+    fn before(frames: Vec<Vec<u8>>) -> Result<Mirror> {
+        let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
+        let cable = Cable::Traffic { takes: None, gives: None };
+        let card = CardPort::listen(folder.path().join("card"), CardOptions::default(), cable)?;
+        let port = [Port::Card(card)];
+        let guest = boot(&port, 1, "program=reflect")?;
+        let [Port::Card(card)] = port else { unreachable!("it was made above") };
+        let mut frames = frames.into_iter();
+        let source =
+            move |frame: &mut Vec<u8>| frames.next().is_some_and(|next| frame.write_all(&next).is_ok());
+        let (sender, came_back) = channel();
+        card.start(source, move |_: u16, frame: &[u8]| drop(sender.send(frame.to_vec())));
+        Ok(Mirror { guest, card, came_back, _folder: folder })
+    }
+
+    /// The next frame that comes back.
+    fn next(&self) -> Result<Vec<u8>> {
+        self.came_back.recv_timeout(PATIENCE).context("a frame did not come back")
+    }
+
+    /// Ends it; nothing was done that a card punishes.
+    fn stop(self) -> Result<StopReport> {
+        let report = self.guest.stop()?;
+        check_stopped(&report, 1)?;
+        nothing_is_wrong(&self.card.stop())?;
+        Ok(report)
+    }
+}
+
 /// Frames with one VLAN tag and with two come back as they went in, but for their addresses.
 fn tags_stay() -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("sluice-test-").tempdir()?;
-    let cable = Cable::Traffic { takes: None, gives: None };
-    let card = CardPort::listen(folder.path().join("card"), CardOptions::default(), cable)?;
-    let port = [Port::Card(card)];
-    let guest = boot(&port, 1, "program=reflect")?;
-    let [Port::Card(card)] = port else { unreachable!("it was made above") };
-    let (sender, came_back) = std::sync::mpsc::channel();
-    let mut frames = vec![tagged(&[0x8100_2064]), tagged(&[0x88a8_0065, 0x8100_e066])].into_iter();
-    let expected: Vec<_> = frames.as_slice().iter().map(|frame| crate::frames::reflected(frame)).collect();
-    let source = move |frame: &mut Vec<u8>| frames.next().is_some_and(|next| frame.write_all(&next).is_ok());
-    card.start(source, move |_: u16, frame: &[u8]| drop(sender.send(frame.to_vec())));
-    for expected in expected {
-        let frame = came_back.recv_timeout(PATIENCE).context("no frame came back")?;
-        ensure!(frame == expected, "{frame:02x?} is not {expected:02x?}");
+    let frames = [tagged(&[0x8100_2064]), tagged(&[0x88a8_0065, 0x8100_e066])];
+    let mirror = Mirror::before(frames.to_vec())?;
+    for frame in frames {
+        let (back, expected) = (mirror.next()?, reflected(&frame));
+        ensure!(back == expected, "{back:02x?} is not {expected:02x?}");
     }
-    check_stopped(&guest.stop()?, 1)?;
-    nothing_is_wrong(&card.stop())
+    mirror.stop().map(drop)
 }
 
 /// An experimental frame of 80 bytes with these tags, protocol and control information each.
