@@ -37,6 +37,8 @@ const WINDOW: u64 = 8 * 1024;
 const WANTED: usize = 21;
 /// Between two looks at what there is.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long it may take until the first packet moves.
+const START: Duration = Duration::from_secs(60);
 /// Frames that a card moves at a time, in each direction.
 const TURN: usize = 32;
 /// The most ports.
@@ -125,7 +127,7 @@ impl Rig {
         self.cards.len()
     }
 
-    /// Works until there are enough windows, for so long at most. There may be none, where other programs leave the cores no
+    /// Works until there are enough windows, for so long at most once packets move. There may be none, where other programs leave the cores no
     /// peace.
     ///
     /// # Errors
@@ -164,7 +166,9 @@ impl Rig {
             }
             let begin = Instant::now();
             let is_enough = || counted().iter().all(|windows| windows.len() >= WANTED);
-            while !is_enough() && begin.elapsed() < patience && !interrupt::happened() {
+            // Whoever gets no core at all still has to begin.
+            let limit = || if packets(control, work) > 0 { patience } else { START };
+            while !is_enough() && begin.elapsed() < limit() && !interrupt::happened() {
                 thread::sleep(LOOK);
             }
             control.stop();
@@ -311,8 +315,14 @@ impl Lane {
             "the cards have delivered {delivered} frames, the workers have had {received}"
         );
         let tails = tails.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        Ok((tails, if work == Work::Rxdrop { received } else { sent }))
+        Ok((tails, packets(&control, work)))
     }
+}
+
+/// Packets with which the workers did what they should.
+fn packets(control: &Control<MeasuredRx, MeasuredTx>, work: Work) -> u64 {
+    let [received, sent] = moved(control, work);
+    if work == Work::Rxdrop { received } else { sent }
 }
 
 /// Packets that were received, and those that were sent.
