@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(60);
 
     fn shell(script: &str, limit: Option<Duration>) -> Started {
         let mut command = Command::new("sh");

@@ -146,7 +146,7 @@ fn is_full(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(10);
+    const SOON: Duration = Duration::from_secs(60);
 
     /// Stands in for QEMU: binds the path that QEMU would bind.
     fn peer(endpoint: &Endpoint) -> UnixDatagram {

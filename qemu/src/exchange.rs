@@ -272,7 +272,7 @@ mod tests {
         let endpoints: Vec<_> = (0..2).map(|port| Endpoint::bind(directory.path(), port).unwrap()).collect();
         let peers = endpoints.iter().map(peer).collect();
         for endpoint in &endpoints {
-            endpoint.connect(Duration::from_secs(10)).unwrap();
+            endpoint.connect(Duration::from_secs(60)).unwrap();
         }
         Rig { endpoints, peers, _directory: directory }
     }

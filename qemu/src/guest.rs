@@ -19,8 +19,8 @@ pub const EXIT_CRASHED: i32 = 35;
 /// What QEMU exits with after the image refused its configuration.
 pub const EXIT_REFUSED: i32 = 37;
 
-/// How long the image may take to answer on its console; generous, since the host may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the image may take to answer on its console, and QEMU to exit; generous, since the host may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A function that is called with every line of the console.
 pub(crate) type LineHook = Box<dyn FnMut(&str) + Send>;
@@ -170,7 +170,7 @@ impl Guest {
         let number = |key| field(&line.text, key).with_context(|| format!("no {key}= in \"{}\"", line.text));
         let (pool, home) = (number("pool")?, number("home")?);
         // Without `on-panic=exit` the image sleeps now: it has said all that it had to say.
-        let exit_code = self.wait_exit(Duration::from_secs(5)).ok().flatten();
+        let exit_code = self.wait_exit(PATIENCE).ok().flatten();
         Ok(StopReport { pool, home, metrics, exit_code })
     }
 

@@ -18,7 +18,7 @@ use vfio_user::Client;
 use super::{Cable, CardOptions, CardPort, Policy};
 
 /// How long anything may take that happens at once on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The machine's memory: a ring, and a frame.
 const MEMORY_SIZE: u64 = 0x1_0000;

@@ -17,7 +17,7 @@ use super::driver::{BUFFER, DriverRing, STRIDE, WRITE};
 /// Where the frontend has guest address 0 in its own address space, as far as the port is told.
 const FRONTEND_BASE: u64 = 0x7f00_0000_0000;
 /// How long anything may take before a test fails.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a guest does not accept of what the card offers.
 #[derive(Clone, Copy, Default)]
