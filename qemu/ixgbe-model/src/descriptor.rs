@@ -19,6 +19,11 @@ impl Raw {
     pub(crate) fn to_bytes(self) -> [u8; LEN] {
         (u128::from(self.high) << 64 | u128::from(self.low)).to_le_bytes()
     }
+
+    /// A bit of the upper word.
+    fn flag(self, bit: u32) -> bool {
+        self.high >> bit & 1 == 1
+    }
 }
 
 /// A transmit descriptor, as far as legacy and advanced ones are alike.
@@ -101,58 +106,56 @@ pub(crate) enum Transmit {
 
 impl Transmit {
     pub(crate) fn parse(raw: Raw) -> Transmit {
-        const EXTENDED: u64 = 1 << 29;
+        const EXTENDED: u32 = 29;
         const CONTEXT: u64 = 2;
         const DATA: u64 = 3;
-        if raw.high & EXTENDED == 0 {
-            return Transmit::Data(Data::legacy(raw));
+        if !raw.flag(EXTENDED) {
+            return Transmit::Data(Data::parse(raw, Form::Legacy(Legacy::parse(raw))));
         }
         match raw.high >> 20 & 0xf {
             CONTEXT => {
                 Transmit::Context { index: (raw.high >> 36 & 1) as usize, context: Context::parse(raw) }
             }
-            DATA => Transmit::Data(Data::advanced(raw)),
+            DATA => Transmit::Data(Data::parse(raw, Form::Advanced(Advanced::parse(raw)))),
             _ => Transmit::Unknown,
         }
     }
 }
 
 impl Data {
-    fn legacy(raw: Raw) -> Data {
-        let bit = |bit: u32| raw.high >> bit & 1 == 1;
+    fn parse(raw: Raw, form: Form) -> Data {
         Data {
             address: raw.low,
             len: (raw.high & 0xffff) as usize,
-            end: bit(24),
-            crc: bit(25),
-            report: bit(27),
-            insert_vlan: bit(30),
-            form: Form::Legacy(Legacy {
-                vlan: (raw.high >> 48) as u16,
-                insert_checksum: bit(26),
-                checksum_offset: (raw.high >> 16) as u8,
-                checksum_start: (raw.high >> 40) as u8,
-            }),
+            end: raw.flag(24),
+            crc: raw.flag(25),
+            report: raw.flag(27),
+            insert_vlan: raw.flag(30),
+            form,
         }
     }
+}
 
-    fn advanced(raw: Raw) -> Data {
-        let bit = |bit: u32| raw.high >> bit & 1 == 1;
-        Data {
-            address: raw.low,
-            len: (raw.high & 0xffff) as usize,
-            end: bit(24),
-            crc: bit(25),
-            report: bit(27),
-            insert_vlan: bit(30),
-            form: Form::Advanced(Advanced {
-                segment: bit(31),
-                context: (raw.high >> 36 & 1) as usize,
-                check_context: bit(39),
-                insert_ip_checksum: bit(40),
-                insert_l4_checksum: bit(41),
-                payload: (raw.high >> 46) as usize,
-            }),
+impl Legacy {
+    fn parse(raw: Raw) -> Legacy {
+        Legacy {
+            vlan: (raw.high >> 48) as u16,
+            insert_checksum: raw.flag(26),
+            checksum_offset: (raw.high >> 16) as u8,
+            checksum_start: (raw.high >> 40) as u8,
+        }
+    }
+}
+
+impl Advanced {
+    fn parse(raw: Raw) -> Advanced {
+        Advanced {
+            segment: raw.flag(31),
+            context: (raw.high >> 36 & 1) as usize,
+            check_context: raw.flag(39),
+            insert_ip_checksum: raw.flag(40),
+            insert_l4_checksum: raw.flag(41),
+            payload: (raw.high >> 46) as usize,
         }
     }
 }
@@ -165,7 +168,7 @@ impl Context {
             ip_len: (raw.low & 0x1ff) as usize,
             l4_len: (raw.high >> 40 & 0xff) as usize,
             mss: (raw.high >> 48) as usize,
-            ipv4: raw.high >> 10 & 1 == 1,
+            ipv4: raw.flag(10),
             l4: match raw.high >> 11 & 3 {
                 0 => L4::Udp,
                 1 => L4::Tcp,
