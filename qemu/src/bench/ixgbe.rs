@@ -17,6 +17,8 @@ use super::sheet::{Entry, Sheet};
 
 /// How often each set-up is measured: where memory happens to lie differs from one time to the next.
 const TURNS: usize = 7;
+/// Bursts of a worker that has the card on its own core, where it is timed.
+const LONE_BURSTS: u64 = 10_000;
 
 /// Options of `sluice bench ixgbe`.
 #[derive(Debug, Args)]
@@ -55,7 +57,7 @@ pub struct WalkIxgbeOptions {
 /// When something can't run here.
 pub(super) fn walk(options: &WalkIxgbeOptions) -> Result<()> {
     let WalkIxgbeOptions { ring, batch, bursts } = *options;
-    lane::walk(Setup { ring, batch }, bursts)
+    lane::walk(Setup { ring, batch }, bursts).map(drop)
 }
 
 /// The tables.
@@ -76,7 +78,15 @@ pub(super) fn measure(options: &IxgbeOptions) -> Result<Vec<Sheet>> {
 fn table(fixed: String, column: &'static str, setups: impl Iterator<Item = (usize, Setup)>) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         format!("82599 in shared memory, one core, reflect, {FRAME_LEN} B, {fixed}"),
-        [column, "Mpps", "cycles a packet", "instructions a packet", "windows"],
+        [
+            column,
+            "Mpps",
+            "cycles a packet",
+            "card busy, %",
+            "cycles in one cache",
+            "instructions a packet",
+            "windows",
+        ],
     );
     let binary = std::env::current_exe().context("nobody knows which program this is")?;
     let counter = Counter::new(&binary)?;
@@ -88,14 +98,19 @@ fn table(fixed: String, column: &'static str, setups: impl Iterator<Item = (usiz
 
 fn row(label: usize, setup: Setup, counter: &Counter<'_>) -> Result<Vec<Entry>> {
     let instructions = counter.ixgbe_burst(setup.ring, setup.batch)?.instructions;
-    let mut windows = Vec::new();
+    let (mut windows, mut busy, mut lone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        windows.extend(lane::measure(setup)?);
+        let measured = lane::measure(setup)?;
+        busy.push(100.0 * measured.card_busy());
+        windows.extend(measured.windows);
+        lone.push(lane::walk(setup, LONE_BURSTS)?);
     }
     Ok(vec![
         Entry::Number(label as f64, 0),
         Entry::Spread(Spread::of(windows.iter().map(Window::mpps)), 2),
         Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
+        Entry::Spread(Spread::of(busy), 0),
+        Entry::Spread(Spread::of(lone), 1),
         Entry::Number(instructions / setup.batch as f64, 1),
         Entry::Number(windows.len() as f64, 0),
     ])

@@ -28,6 +28,8 @@ pub(super) struct Window {
     pub(super) packets: u64,
     /// The longest that anything took that was noted, in ticks.
     pub(super) slowest: u64,
+    /// How long it had nothing to do, where that was noted, in ticks.
+    pub(super) idle: u64,
 }
 
 impl Window {
@@ -66,6 +68,7 @@ pub(super) struct Recorder {
     length: u64,
     packets: u64,
     slowest: u64,
+    idle: u64,
     begin: u64,
     cpu: Duration,
 }
@@ -73,7 +76,7 @@ pub(super) struct Recorder {
 impl Recorder {
     /// For windows of `length` packets.
     pub(super) fn new(log: Log, length: u64) -> Recorder {
-        Recorder { log, length, packets: 0, slowest: 0, begin: 0, cpu: Duration::ZERO }
+        Recorder { log, length, packets: 0, slowest: 0, idle: 0, begin: 0, cpu: Duration::ZERO }
     }
 
     /// Counts packets that moved.
@@ -91,15 +94,21 @@ impl Recorder {
         self.slowest = self.slowest.max(ticks);
     }
 
+    /// Counts so many ticks in which there was nothing to do.
+    #[inline(always)]
+    pub(super) fn note_idle(&mut self, ticks: u64) {
+        self.idle += ticks;
+    }
+
     #[cold]
     fn close(&mut self) {
         let (end, cpu) = (cpu::ticks(), cpu::thread_time());
         // The first one began before the thread ran.
         if self.begin > 0 {
-            let Recorder { begin, packets, slowest, .. } = *self;
-            self.log.windows().push(Window { begin, end, cpu: cpu - self.cpu, packets, slowest });
+            let Recorder { begin, packets, slowest, idle, .. } = *self;
+            self.log.windows().push(Window { begin, end, cpu: cpu - self.cpu, packets, slowest, idle });
         }
-        (self.packets, self.slowest) = (0, 0);
+        (self.packets, self.slowest, self.idle) = (0, 0, 0);
         (self.begin, self.cpu) = (cpu::ticks(), cpu::thread_time());
     }
 }
@@ -134,7 +143,7 @@ impl Sampler {
             let [begin, end] = pair else { return None };
             let cpu = begin.cpu.iter().zip(end.cpu).map(|(&begin, end)| end.saturating_sub(begin)).min()?;
             let packets = end.packets - begin.packets;
-            Some(Window { begin: begin.at, end: end.at, cpu, packets, slowest: 0 })
+            Some(Window { begin: begin.at, end: end.at, cpu, packets, slowest: 0, idle: 0 })
         };
         self.samples.windows(2).filter_map(window).filter(Window::is_undisturbed).collect()
     }

@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(10);
 /// Frames that the card moves at a time, in each direction.
 const TURN: usize = 32;
+/// One turn of the card in so many is timed: often enough, and a look at the clock is nothing beside them.
+const TIMED: u64 = 16;
 
 /// What reflects.
 #[derive(Clone, Copy, Debug)]
@@ -44,18 +46,32 @@ pub(super) struct Setup {
     pub(super) batch: usize,
 }
 
-/// The worker on one core and the card on another, until there are enough windows in which both had their cores: the
-/// worker's windows. There may be none, where other programs leave the cores no peace.
+/// What a worker on one core and a card on another have done: the windows in which both had their cores. There may be none, where
+/// other programs leave the cores no peace.
+pub(super) struct Measured {
+    pub(super) windows: Vec<Window>,
+    pub(super) card: Vec<Window>,
+}
+
+impl Measured {
+    /// The share of its time in which the card had something to move.
+    pub(super) fn card_busy(&self) -> f64 {
+        let sum = |of: fn(&Window) -> u64| self.card.iter().map(of).sum::<u64>() as f64;
+        1.0 - sum(|window| window.idle) / sum(|window| window.end - window.begin)
+    }
+}
+
+/// The worker on one core and the card on another, until there are enough windows.
 ///
 /// # Errors
 /// When there are too few cores, when driver or forwarder refuse the set-up, and when what comes out is not what went in.
-pub(super) fn measure(setup: Setup) -> Result<Vec<Window>> {
+pub(super) fn measure(setup: Setup) -> Result<Measured> {
     let [workers_core, cards_core] = cpu::two_cores()?;
     let (worker_log, card_log) = (Log::default(), Log::default());
     let clock = Clock { now: cpu::ticks, hz: cpu::hz() };
     let mut lane = Lane::new(setup, clock, Recorder::new(worker_log.clone(), WINDOW))?;
     let worker = lane.assembly.workers.pop().context("there is a worker")?;
-    let counted = || undisturbed(&[worker_log.windows().clone(), card_log.windows().clone()]).swap_remove(0);
+    let counted = || undisturbed(&[worker_log.windows().clone(), card_log.windows().clone()]);
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let Lane { driver, assembly, card } = &mut lane;
@@ -68,35 +84,49 @@ pub(super) fn measure(setup: Setup) -> Result<Vec<Window>> {
         let mut recorder = Recorder::new(card_log.clone(), WINDOW);
         scope.spawn(move || {
             cpu::pin(cards_core).expect("the core may be used");
+            let mut turns = 0u64;
             while !has_ended.load(Ordering::Relaxed) {
-                recorder.note(card.turn(TURN));
+                let begin = turns.is_multiple_of(TIMED).then(cpu::ticks);
+                let [delivered, sent] = card.turn(TURN);
+                if let Some(begin) = begin
+                    && delivered + sent == 0
+                {
+                    recorder.note_idle(TIMED * (cpu::ticks() - begin));
+                }
+                recorder.note(sent);
+                turns += 1;
             }
         });
         let begin = Instant::now();
-        while counted().len() < WANTED && begin.elapsed() < PATIENCE && !interrupt::happened() {
+        while counted()[0].len() < WANTED && begin.elapsed() < PATIENCE && !interrupt::happened() {
             thread::sleep(LOOK);
         }
         control.stop();
     });
     lane.end()?;
-    Ok(counted())
+    let [windows, card] = <[_; 2]>::try_from(counted()).map_err(|_| anyhow!("two threads have worked"))?;
+    Ok(Measured { windows, card })
 }
 
 /// The worker alone for exactly so many bursts more or less than any other call of this, for those who count instructions.
-/// The card takes its turns on the same thread, in [`card_turn`].
+/// The card takes its turns on the same thread, in [`card_turn`]. Returns the cycles that the worker took for each packet, with
+/// all that both have in one core's caches.
 ///
 /// # Errors
 /// As [`measure`].
-pub(super) fn walk(setup: Setup, bursts: u64) -> Result<()> {
+pub(super) fn walk(setup: Setup, bursts: u64) -> Result<f64> {
     // Chores are due after so many rounds.
     let clock = Clock { now: card_turn, hz: bursts / CHORES_MS * 1000 };
     let mut lane = Lane::new(setup, clock, Recorder::new(Log::default(), u64::MAX))?;
     let worker = lane.assembly.workers.pop().context("there is a worker")?;
-    CARD.set(Some(LoneCard { card: lane.card, batch: setup.batch, turns: 0 }));
+    CARD.set(Some(LoneCard { card: lane.card, batch: setup.batch, turns: 0, left: 0, away: 0 }));
     let control = &lane.assembly.control;
     work(worker, control);
-    lane.card = CARD.take().context("the card was there all the time")?.card;
-    lane.end()
+    let LoneCard { card, away, .. } = CARD.take().context("the card was there all the time")?;
+    let packets = card.sink.taken();
+    lane.card = card;
+    lane.end()?;
+    Ok(away as f64 / packets as f64)
 }
 
 /// What callgrind is to count of a [`walk`]: from here on, without the card.
@@ -113,6 +143,9 @@ struct LoneCard {
     card: Card,
     batch: usize,
     turns: u64,
+    /// When its last turn ended, and how long others had the thread between its turns, in ticks.
+    left: u64,
+    away: u64,
 }
 
 thread_local! {
@@ -124,9 +157,11 @@ thread_local! {
 #[inline(never)]
 fn card_turn() -> u64 {
     CARD.with_borrow_mut(|card| {
-        card.as_mut().map_or(0, |LoneCard { card, batch, turns }| {
+        card.as_mut().map_or(0, |LoneCard { card, batch, turns, left, away }| {
+            *away += if *turns > 0 { cpu::ticks() - *left } else { 0 };
             card.turn(*batch);
             *turns += 1;
+            *left = cpu::ticks();
             *turns
         })
     })
@@ -139,11 +174,10 @@ struct Card {
 }
 
 impl Card {
-    /// Brings up to `most` frames, and sends as many. Returns how many were sent.
+    /// Brings up to `most` frames, and sends as many. Returns how many it brought and sent.
     #[inline(always)]
-    fn turn(&mut self, most: usize) -> usize {
-        self.source.deliver(most);
-        self.sink.take(most)
+    fn turn(&mut self, most: usize) -> [usize; 2] {
+        [self.source.deliver(most), self.sink.take(most)]
     }
 }
 
