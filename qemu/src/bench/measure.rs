@@ -217,7 +217,14 @@ mod tests {
     fn window(begin: u64, end: u64, share: f64) -> Window {
         let ticks = |millis: u64| 1 + cpu::hz() / 1000 * millis;
         let cpu = Duration::from_millis(end - begin).mul_f64(share);
-        Window { begin: ticks(begin), end: ticks(end), cpu, packets: 1000 * (end - begin), slowest: 0 }
+        Window {
+            begin: ticks(begin),
+            end: ticks(end),
+            cpu,
+            packets: 1000 * (end - begin),
+            slowest: 0,
+            idle: 0,
+        }
     }
 
     #[test]
