@@ -62,7 +62,7 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     let mut passing: Vec<_> = (0..workers).map(|_| Passing::nowhere(ports.len())).collect();
     let interrupts: Vec<usize> = ports.iter().map(|port| port.rx_interrupts).collect();
     let (rx, tx): (Vec<_>, Vec<_>) = ports.into_iter().map(|port| (port.queues.rx, port.queues.tx)).unzip();
-    let inputs = hand_out_rx(rx, &interrupts, workers);
+    let mut inputs = hand_out_rx(rx, &interrupts, workers);
     let receivers = inputs.iter().filter(|inputs| !inputs.is_empty()).count();
     let ledgers = stats.iter().map(|stats| Ledger::new(stats.handed.clone())).collect();
     let steerings = steer::connect(config.rx, receivers, ledgers);
@@ -82,6 +82,11 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
         let stack = stack.map(|stack| local.add(port, stack, handed_out.stack, config.program, &mut passing));
         spare.extend(handed_out.spare);
         telemetry.push(PortTelemetry { plan, locks: handed_out.locks, stack });
+    }
+
+    for ((inputs, steering), passing) in inputs.iter_mut().zip(&steerings).zip(&passing) {
+        let is_unread = |port| !config.program.reads() && !passing.reads(port) && !steering.spreads();
+        inputs.iter_mut().filter(|input| is_unread(input.port)).for_each(|input| input.queue.leave_unread());
     }
 
     let telemetry = Telemetry { rx: config.rx, ports: telemetry, workers: stats.clone(), pool };

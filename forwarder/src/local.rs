@@ -78,6 +78,11 @@ impl Passing {
         Passing((0..ports).map(|_| None).collect())
     }
 
+    /// Whether frames of `port` are looked at to tell the stack's from others.
+    pub(crate) fn reads(&self, port: PortId) -> bool {
+        self.0[port.index()].as_ref().is_some_and(|gate| gate.filter.is_some())
+    }
+
     /// Whether anything was put into the stacks' queues since the last call, for the [host](HOST) to see.
     #[inline(always)]
     pub(crate) fn was_used(&mut self) -> bool {

@@ -79,6 +79,8 @@ pub(crate) struct RxState {
     pub(crate) taken: usize,
     /// Frames that the driver refused.
     pub(crate) refused: RxDrops,
+    /// Whether the worker has said that it won't look at frames.
+    pub(crate) are_unread: bool,
 }
 
 impl FakeRx {
@@ -100,6 +102,10 @@ impl RxQueue for FakeRx {
         }
         state.taken += burst.len() - before;
         burst.len() - before
+    }
+
+    fn leave_unread(&mut self) {
+        self.state().are_unread = true;
     }
 
     fn arm(&mut self) -> bool {

@@ -89,6 +89,10 @@ pub trait RxQueue {
     /// newest may be left to the next call.
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize;
 
+    /// Received frames won't be looked at, but dropped or handed on as they are: they need not come to this core's caches. Where
+    /// nobody says so, they will be.
+    fn leave_unread(&mut self);
+
     /// Asks the device for one interrupt when the next frame comes in; [`receive`](Self::receive) takes that back. Returns
     /// false where frames have come in already: there is nothing to wait for.
     fn arm(&mut self) -> bool;

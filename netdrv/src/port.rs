@@ -151,6 +151,13 @@ impl RxQueue for Rx {
         }
     }
 
+    fn leave_unread(&mut self) {
+        match self {
+            Rx::Virtio(queue) => queue.leave_unread(),
+            Rx::Ixgbe(queue) => queue.leave_unread(),
+        }
+    }
+
     fn arm(&mut self) -> bool {
         match self {
             Rx::Virtio(queue) => queue.arm(),

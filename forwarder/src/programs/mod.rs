@@ -54,6 +54,14 @@ impl Program {
         }
     }
 
+    /// Whether the program, or the stack that it passes to, looks at frames.
+    pub(crate) fn reads(self) -> bool {
+        match self {
+            Program::Drop | Program::Forward => false,
+            Program::Pass | Program::Reflect => true,
+        }
+    }
+
     /// Whether `port` has somewhere to send to, out of `ports`.
     pub fn serves(self, port: PortId, ports: u16) -> bool {
         match self {

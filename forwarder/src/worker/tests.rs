@@ -179,6 +179,24 @@ impl Bench {
 }
 
 #[test]
+fn queues_are_told_whose_frames_nobody_looks_at() {
+    for (words, are_unread) in [
+        ("program=drop", [true, true]),
+        ("program=forward", [true, true]),
+        ("program=reflect", [false, false]),
+        ("program=pass", [false, false]),
+        ("program=forward stack=1@192.0.2.1/24", [true, false]),
+    ] {
+        let bench = Bench::pair(words, 64);
+        let told = [0, 1].map(|port: usize| bench.wires[port].rx[0].state().are_unread);
+        assert_eq!(told, are_unread, "{words}");
+    }
+    let steered =
+        Shape { words: "program=drop rx=software", workers: 2, rx_queues: 1, tx_queues: &[1, 1], ring: 64 };
+    assert!(!Bench::new(steered).wires[0].rx[0].state().are_unread, "flows are told by their frames");
+}
+
+#[test]
 fn forward_sends_to_the_partner_unchanged() {
     let mut bench = Bench::pair("program=forward", 256);
     bench.arrive(0, 0, 3, 60);

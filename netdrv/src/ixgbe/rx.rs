@@ -37,6 +37,8 @@ pub struct IxgbeRx<B: Bar> {
     fetched: u64,
     /// How often a burst is waited for from now on: not at all, unless the last one was full.
     patience: u32,
+    /// Whether this core looks at frames.
+    are_read: bool,
     /// The frame at hand goes on in the next descriptor.
     is_amid_frame: bool,
     drops: RxDrops,
@@ -53,6 +55,7 @@ impl<B: Bar> IxgbeRx<B> {
             published: 0,
             fetched: 0,
             patience: 0,
+            are_read: true,
             is_amid_frame: false,
             drops: RxDrops::default(),
         }
@@ -72,7 +75,9 @@ impl<B: Bar> IxgbeRx<B> {
         let lag = LAG.min(limit).min(posted / 4);
         let is_behind = limit + lag <= posted && lag > 0 && self.is_done(limit + lag - 1);
         if is_behind {
-            self.fetch(limit + lag);
+            if self.are_read {
+                self.fetch(limit + lag);
+            }
         } else if self.patience > 0 {
             self.patience -= 1;
             return 0;
@@ -202,6 +207,10 @@ impl<B: Bar> RxQueue for IxgbeRx<B> {
             self.publish();
         }
         burst.len() - before
+    }
+
+    fn leave_unread(&mut self) {
+        self.are_read = false;
     }
 
     fn arm(&mut self) -> bool {

@@ -50,7 +50,14 @@ impl VirtioRx {
 impl RxQueue for VirtioRx {
     #[inline]
     fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
-        for_any_kind!(&mut self.0, ring => ring.receive(cache, burst, limit))
+        for_any_kind!(&mut self.0, ring => match ring.are_read {
+            true => ring.receive(cache, burst, limit, Packet::prefetch),
+            false => ring.receive(cache, burst, limit, |_| {}),
+        })
+    }
+
+    fn leave_unread(&mut self) {
+        for_any_kind!(&mut self.0, ring => ring.are_read = false);
     }
 
     fn arm(&mut self) -> bool {
@@ -66,6 +73,8 @@ struct RxRing<Q: Virtqueue, O: Order> {
     ring: PacketRing<Q, O>,
     /// Buffers that a busy worker has in its hands and in a transmit ring; of a short ring three quarters.
     on_their_way: usize,
+    /// Whether this core looks at frames.
+    are_read: bool,
     drops: RxDrops,
 }
 
@@ -73,7 +82,7 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
     fn new(queue: Q, fault: Fault, quiesced: Quiesced) -> Self {
         let ring = PacketRing::<Q, O>::new(queue, WRITABLE, fault, quiesced);
         let on_their_way = (3 * MAX_BURST).min(ring.room() / 4 * 3);
-        RxRing { ring, on_their_way, drops: RxDrops::default() }
+        RxRing { ring, on_their_way, are_read: true, drops: RxDrops::default() }
     }
 
     fn fill(&mut self, cache: &mut PoolCache) {
@@ -85,9 +94,16 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
         self.ring.settle();
     }
 
-    /// A call a burst costs nothing, and tools can tell what is spent here.
+    /// See [`RxQueue::receive`]; `fetch` asks for what is read of a packet. A call a burst costs nothing, and tools can tell
+    /// what is spent here.
     #[inline(never)]
-    fn receive(&mut self, cache: &mut PoolCache, burst: &mut Burst, limit: usize) -> usize {
+    fn receive(
+        &mut self,
+        cache: &mut PoolCache,
+        burst: &mut Burst,
+        limit: usize,
+        fetch: impl Fn(&Packet),
+    ) -> usize {
         let before = burst.len();
         let RxRing { ring, drops, .. } = self;
         // Acquire: what the device wrote before it moved its index is visible from here on.
@@ -106,7 +122,7 @@ impl<Q: Virtqueue, O: Order> RxRing<Q, O> {
                 return;
             }
             // Take.
-            packet.prefetch();
+            fetch(&packet);
             burst.push(packet);
         });
         self.rearm(cache, self.on_their_way);

@@ -126,6 +126,10 @@ impl RxQueue for NullRx {
         received
     }
 
+    fn leave_unread(&mut self) {
+        self.queue.leave_unread();
+    }
+
     fn arm(&mut self) -> bool {
         self.queue.arm()
     }

@@ -247,6 +247,10 @@ impl RxQueue for RecordedRx {
         received
     }
 
+    fn leave_unread(&mut self) {
+        self.queue.leave_unread();
+    }
+
     fn arm(&mut self) -> bool {
         self.queue.arm()
     }

@@ -46,6 +46,8 @@ impl RxQueue for Source {
         burst.len() - before
     }
 
+    fn leave_unread(&mut self) {}
+
     fn arm(&mut self) -> bool {
         false
     }
@@ -61,6 +63,13 @@ impl RxQueue for Input {
         match self {
             Input::Virtio(queue) => queue.receive(cache, burst, limit),
             Input::Source(source) => source.receive(cache, burst, limit),
+        }
+    }
+
+    fn leave_unread(&mut self) {
+        match self {
+            Input::Virtio(queue) => queue.leave_unread(),
+            Input::Source(source) => source.leave_unread(),
         }
     }
 

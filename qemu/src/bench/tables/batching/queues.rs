@@ -90,6 +90,12 @@ impl RxQueue for MeasuredRx {
         received
     }
 
+    fn leave_unread(&mut self) {
+        if let Input::Card(queue) = &mut self.input {
+            queue.leave_unread();
+        }
+    }
+
     fn arm(&mut self) -> bool {
         match &mut self.input {
             Input::Card(queue) => queue.arm(),
