@@ -74,6 +74,8 @@ pub(crate) enum Misdeed {
 
 /// Rounds without any progress after which traffic counts as stopped.
 pub(crate) const PATIENCE: usize = 1_000;
+/// Looks at a queue after which its driver has taken every frame that there was.
+pub(crate) const LOOKS: usize = 100;
 
 /// A driver with its queues taken: one core that does everything.
 pub(crate) struct Rig<B: Bench> {
@@ -130,6 +132,14 @@ impl<B: Bench> Rig<B> {
         let frames = burst.iter().map(|packet| packet.bytes().to_vec()).collect();
         burst.drain(..).for_each(|packet| self.cache.put(packet));
         frames
+    }
+
+    /// Looks at `queue`, where no frame is left, until its driver has come to rest: the device then knows of all buffers, and
+    /// nobody waits any more for what might come behind a full burst.
+    pub(crate) fn rest(&mut self, queue: usize) {
+        for _ in 0..LOOKS {
+            assert!(self.receive(queue, 1).is_empty(), "no frame is left");
+        }
     }
 
     /// Sends one frame on `queue`. False where the ring is full.

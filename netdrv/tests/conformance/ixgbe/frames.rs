@@ -5,7 +5,7 @@ use netdrv::device::{NetDevice, RxDrops, TxQueue};
 use netdrv::packet::FRAME_CAPACITY;
 
 use super::IxgbeBench;
-use crate::bench::{Bench, Rig};
+use crate::bench::{Bench, LOOKS, Rig};
 
 fn rig() -> Rig<IxgbeBench> {
     Rig::new(IxgbeBench::with_ring(64))
@@ -118,10 +118,10 @@ fn under_load_the_driver_stays_a_burst_behind() {
     assert!(rig.receive(0, 32).is_empty(), "63 are too few for a burst and one behind it");
     feed(&mut rig, 95..96);
     assert_eq!(rig.receive(0, 32), frames(32..64));
-    let late = (0..100).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
+    let late = (0..LOOKS).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
     assert_eq!(late, Some(frames(64..96)), "no more came");
     feed(&mut rig, 96..97);
-    let late = (0..100).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
+    let late = (0..LOOKS).map(|_| rig.receive(0, 32)).find(|burst| !burst.is_empty());
     assert_eq!(late, Some(frames(96..97)));
     feed(&mut rig, 97..98);
     assert_eq!(rig.receive(0, 32), frames(97..98), "the load is over");
