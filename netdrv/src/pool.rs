@@ -153,8 +153,8 @@ pub struct PoolCache {
     pool: &'static Pool,
     free: ArrayVec<FreeBuffer, CACHE_CAPACITY>,
     /// How many more buffers came from the depot than went there. As many as that are extra: with all others in rings and
-    /// on their way, the rings have what they were filled with. Buffers that change cores count where they end, so that is
-    /// kept within what a cache can hold.
+    /// on their way, the rings have what they were filled with. While a transmit ring is jammed, as many are drawn as it holds.
+    /// Buffers that change cores count where they end, so that is kept within bounds.
     drawn: isize,
 }
 
@@ -270,8 +270,10 @@ impl PoolCache {
     }
 
     fn draw(&mut self, count: isize) {
-        const MOST: isize = CACHE_CAPACITY as isize;
-        self.drawn = (self.drawn + count).clamp(-MOST, MOST);
+        const LEAST: isize = -(CACHE_CAPACITY as isize);
+        /// The longest ring.
+        const MOST: isize = 4096;
+        self.drawn = (self.drawn + count).clamp(LEAST, MOST);
     }
 }
 

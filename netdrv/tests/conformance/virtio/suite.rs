@@ -111,7 +111,7 @@ fn a_batch_that_fills_its_buffers_counts_as_completely_used() {
 #[test]
 fn buffers_keep_their_descriptors() {
     for features in [Features::all(), Features::all() - Features::IN_ORDER] {
-        for ring in [64, 256] {
+        for ring in [64, 256, 1024] {
             let profile = Profile { features, ..Profile::default() };
             traffic::buffers_keep_their_descriptors(Rig::new(bench(&profile, 1, ring)));
         }
