@@ -2,6 +2,7 @@
 //! that another core works.
 
 pub(super) mod card;
+mod floor;
 mod lane;
 pub(super) mod platform;
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use self::card::FRAME_LEN;
+use self::floor::Bare;
 use self::lane::Setup;
 pub(super) use self::lane::TOGGLES;
 use super::instructions::Counter;
@@ -71,7 +73,51 @@ pub(super) fn measure(options: &IxgbeOptions) -> Result<Vec<Sheet>> {
     Ok(vec![
         table(format!("ring {ring}"), "batch", by_batch)?,
         table(format!("batch {batch}"), "ring", by_ring)?,
+        floor(*batch)?,
     ])
+}
+
+/// What a bare loop needs in a driver's place.
+fn floor(batch: usize) -> Result<Sheet> {
+    let mut sheet = Sheet::new(
+        format!("a bare loop before the same card, {FRAME_LEN} B, batch {batch}"),
+        [
+            "ring",
+            "buffers more",
+            "cycles of other work",
+            "frames waiting",
+            "cycles a packet",
+            "card busy, %",
+            "windows",
+        ],
+    );
+    for (ring, spare, work) in [
+        (256, 64, 0),
+        (512, 64, 0),
+        (512, 256, 0),
+        (512, 512, 0),
+        (512, 512, 8),
+        (512, 512, 16),
+        (1024, 1024, 0),
+    ] {
+        let (mut windows, mut busy, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            let (measured, frames) = floor::measure(Bare { setup: Setup { ring, batch }, spare, work })?;
+            busy.push(100.0 * measured.card_busy());
+            windows.extend(measured.windows);
+            waiting.push(frames);
+        }
+        sheet.row([
+            Entry::Number(ring as f64, 0),
+            Entry::Number(spare as f64, 0),
+            Entry::Number(work as f64, 0),
+            Entry::Spread(Spread::of(waiting), 0),
+            Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
+            Entry::Spread(Spread::of(busy), 0),
+            Entry::Number(windows.len() as f64, 0),
+        ]);
+    }
+    Ok(sheet)
 }
 
 /// A row for each set-up, which `column` names.
@@ -130,5 +176,10 @@ mod tests {
     #[test]
     fn a_card_on_another_core_gets_every_frame_reflected() {
         lane::measure(Setup { ring: 512, batch: 32 }).unwrap();
+    }
+
+    #[test]
+    fn a_bare_loop_swaps_the_addresses_of_every_frame() {
+        floor::measure(Bare { setup: Setup { ring: 256, batch: 32 }, spare: 64, work: 0 }).unwrap();
     }
 }

@@ -28,8 +28,9 @@ const SWAPPED: [u8; 16] = *b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0\x45\0";
 // Registers (datasheet, chapter 8), and what the driver waits for in them.
 const CTRL: u32 = 0x0_0000;
 const CTRL_SELF_CLEARING: u32 = 1 << 26 | 1 << 3;
-const RDBAL: u32 = 0x0_1000;
-const TDBAL: u32 = 0x0_6000;
+/// Where the registers of the two rings begin.
+pub(super) const RDBAL: u32 = 0x0_1000;
+pub(super) const TDBAL: u32 = 0x0_6000;
 const PRESET: [(u32, u32); 6] = [
     (0x0_2F00, 1 << 3),            // RDRXCTL: DMA is initialised
     (0x0_42A4, 1 << 30 | 3 << 28), // LINKS: up, 10 Gb/s
@@ -216,6 +217,16 @@ impl Sink {
     pub(in crate::bench) fn wrong(&self) -> u64 {
         self.wrong
     }
+}
+
+/// Swaps the addresses of the frame that begins at word `at`.
+#[inline(always)]
+pub(super) fn swap(frames: &Table<u64>, at: usize) {
+    // Six bytes each, from the first of a word on: what is swapped are 16-bit pieces 0 to 2 and 3 to 5.
+    let (first, second) = (frames.read(at), frames.read(at + 1));
+    let (to, from) = (first & 0xffff_ffff_ffff, first >> 48 | (second & 0xffff_ffff) << 16);
+    frames.write(at, from | to << 48);
+    frames.write(at + 1, second & !0xffff_ffff | to >> 16);
 }
 
 /// Frame `number` as it has to come out.

@@ -25,7 +25,7 @@ use crate::interrupt;
 /// The PCI device id of an 82599 with a cage for a module.
 const SFP: u16 = 0x10fb;
 /// Packets in a window: at 50 cycles each a sixth of a millisecond or so.
-const WINDOW: u64 = 8 * 1024;
+pub(super) const WINDOW: u64 = 8 * 1024;
 /// Undisturbed windows of worker and card that suffice.
 const WANTED: usize = 21;
 /// How long to try for them.
@@ -61,49 +61,55 @@ impl Measured {
     }
 }
 
-/// The worker on one core and the card on another, until there are enough windows.
+/// The worker on one core and the card on another.
 ///
 /// # Errors
 /// When there are too few cores, when driver or forwarder refuse the set-up, and when what comes out is not what went in.
 pub(super) fn measure(setup: Setup) -> Result<Measured> {
-    let [workers_core, cards_core] = cpu::two_cores()?;
-    let (worker_log, card_log) = (Log::default(), Log::default());
+    let log = Log::default();
     let clock = Clock { now: cpu::ticks, hz: cpu::hz() };
-    let mut lane = Lane::new(setup, clock, Recorder::new(worker_log.clone(), WINDOW))?;
+    let mut lane = Lane::new(setup, clock, Recorder::new(log.clone(), WINDOW))?;
     let worker = lane.assembly.workers.pop().context("there is a worker")?;
-    let counted = || undisturbed(&[worker_log.windows().clone(), card_log.windows().clone()]);
+    let Lane { driver, assembly, card } = &mut lane;
+    let control = &assembly.control;
+    let measured =
+        side_by_side(card, log, || worker.run(control, Some(&mut || driver.attend())), || control.stop())?;
+    lane.end()?;
+    Ok(measured)
+}
+
+/// Whoever drives the card on one core, with `log` for what it moves, and the card on another, until there are enough windows.
+///
+/// # Errors
+/// When there are too few cores.
+pub(super) fn side_by_side(
+    card: &mut Card,
+    log: Log,
+    driver: impl FnOnce() + Send,
+    stop: impl FnOnce(),
+) -> Result<Measured> {
+    let [drivers_core, cards_core] = cpu::two_cores()?;
+    let card_log = Log::default();
+    let counted = || undisturbed(&[log.windows().clone(), card_log.windows().clone()]);
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        let Lane { driver, assembly, card } = &mut lane;
-        let (control, has_ended) = (&assembly.control, &has_ended);
+        let has_ended = &has_ended;
         scope.spawn(move || {
-            cpu::pin(workers_core).expect("the core may be used");
-            worker.run(control, Some(&mut || driver.attend()));
+            cpu::pin(drivers_core).expect("the core may be used");
+            driver();
             has_ended.store(true, Ordering::Relaxed);
         });
-        let mut recorder = Recorder::new(card_log.clone(), WINDOW);
+        let recorder = Recorder::new(card_log.clone(), WINDOW);
         scope.spawn(move || {
             cpu::pin(cards_core).expect("the core may be used");
-            let mut turns = 0u64;
-            while !has_ended.load(Ordering::Relaxed) {
-                let begin = turns.is_multiple_of(TIMED).then(cpu::ticks);
-                let [delivered, sent] = card.turn(TURN);
-                if let Some(begin) = begin
-                    && delivered + sent == 0
-                {
-                    recorder.note_idle(TIMED * (cpu::ticks() - begin));
-                }
-                recorder.note(sent);
-                turns += 1;
-            }
+            card.work(recorder, has_ended);
         });
         let begin = Instant::now();
         while counted()[0].len() < WANTED && begin.elapsed() < PATIENCE && !interrupt::happened() {
             thread::sleep(LOOK);
         }
-        control.stop();
+        stop();
     });
-    lane.end()?;
     let [windows, card] = <[_; 2]>::try_from(counted()).map_err(|_| anyhow!("two threads have worked"))?;
     Ok(Measured { windows, card })
 }
@@ -168,12 +174,28 @@ fn card_turn() -> u64 {
 }
 
 /// Both sides of the card.
-struct Card {
-    source: Source,
-    sink: Sink,
+pub(super) struct Card {
+    pub(super) source: Source,
+    pub(super) sink: Sink,
 }
 
 impl Card {
+    /// Until the end. Notes what is sent, and how long there was nothing to do.
+    fn work(&mut self, mut recorder: Recorder, has_ended: &AtomicBool) {
+        let mut turns = 0u64;
+        while !has_ended.load(Ordering::Relaxed) {
+            let begin = turns.is_multiple_of(TIMED).then(cpu::ticks);
+            let [delivered, sent] = self.turn(TURN);
+            if let Some(begin) = begin
+                && delivered + sent == 0
+            {
+                recorder.note_idle(TIMED * (cpu::ticks() - begin));
+            }
+            recorder.note(sent);
+            turns += 1;
+        }
+    }
+
     /// Brings up to `most` frames, and sends as many. Returns how many it brought and sent.
     #[inline(always)]
     fn turn(&mut self, most: usize) -> [usize; 2] {
