@@ -15,6 +15,7 @@ use crate::idle::{Cpu, IdleMode};
 use crate::local::{LocalHost, Passing};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
+use crate::programs::Program;
 use crate::stack::{Instant, IpCidr, Stack, StackConfig};
 use crate::stats::{Ledger, LockStats, WorkerStats};
 use crate::steer;
@@ -85,6 +86,10 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
     }
 
     for ((inputs, steering), passing) in inputs.iter_mut().zip(&steerings).zip(&passing) {
+        // Most packets end on another core: on one that they are handed to, or on that of the stacks.
+        if steering.spreads() || config.program == Program::Pass {
+            inputs.iter_mut().for_each(|input| input.queue.keep_full());
+        }
         let is_unread = |port| !config.program.reads() && !passing.reads(port) && !steering.spreads();
         inputs.iter_mut().filter(|input| is_unread(input.port)).for_each(|input| input.queue.leave_unread());
     }

@@ -81,6 +81,8 @@ pub(crate) struct RxState {
     pub(crate) refused: RxDrops,
     /// Whether the worker has said that it won't look at frames.
     pub(crate) are_unread: bool,
+    /// Whether the worker has said that buffers won't come back.
+    pub(crate) is_kept_full: bool,
 }
 
 impl FakeRx {
@@ -106,6 +108,10 @@ impl RxQueue for FakeRx {
 
     fn leave_unread(&mut self) {
         self.state().are_unread = true;
+    }
+
+    fn keep_full(&mut self) {
+        self.state().is_kept_full = true;
     }
 
     fn arm(&mut self) -> bool {

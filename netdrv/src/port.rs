@@ -158,6 +158,13 @@ impl RxQueue for Rx {
         }
     }
 
+    fn keep_full(&mut self) {
+        match self {
+            Rx::Virtio(queue) => queue.keep_full(),
+            Rx::Ixgbe(queue) => queue.keep_full(),
+        }
+    }
+
     fn arm(&mut self) -> bool {
         match self {
             Rx::Virtio(queue) => queue.arm(),

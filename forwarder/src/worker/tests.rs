@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::Config;
 use crate::stats::Counts;
-use crate::testing::{FakeRx, FakeTx, Wire, cpu, fake_ports, pool};
+use crate::testing::{FakeRx, FakeTx, RxState, Wire, cpu, fake_ports, pool};
 use crate::verdict::{PortId, VerdictKind};
 use crate::{Assembly, assemble};
 
@@ -179,21 +179,25 @@ impl Bench {
 }
 
 #[test]
-fn queues_are_told_whose_frames_nobody_looks_at() {
-    for (words, are_unread) in [
-        ("program=drop", [true, true]),
-        ("program=forward", [true, true]),
-        ("program=reflect", [false, false]),
-        ("program=pass", [false, false]),
-        ("program=forward stack=1@192.0.2.1/24", [true, false]),
+fn queues_are_told_what_becomes_of_their_frames() {
+    for (words, are_unread, are_kept_full) in [
+        ("program=drop", [true, true], false),
+        ("program=forward", [true, true], false),
+        ("program=reflect", [false, false], false),
+        ("program=pass", [false, false], true),
+        ("program=forward stack=1@192.0.2.1/24", [true, false], false),
     ] {
         let bench = Bench::pair(words, 64);
-        let told = [0, 1].map(|port: usize| bench.wires[port].rx[0].state().are_unread);
-        assert_eq!(told, are_unread, "{words}");
+        let told = |of: fn(&RxState) -> bool| [0, 1].map(|port: usize| of(&bench.wires[port].rx[0].state()));
+        assert_eq!(told(|queue| queue.are_unread), are_unread, "{words}");
+        assert_eq!(told(|queue| queue.is_kept_full), [are_kept_full; 2], "{words}");
     }
     let steered =
         Shape { words: "program=drop rx=software", workers: 2, rx_queues: 1, tx_queues: &[1, 1], ring: 64 };
-    assert!(!Bench::new(steered).wires[0].rx[0].state().are_unread, "flows are told by their frames");
+    let steered = Bench::new(steered);
+    let queue = steered.wires[0].rx[0].state();
+    assert!(!queue.are_unread, "flows are told by their frames");
+    assert!(queue.is_kept_full, "packets end on the workers that they are handed to");
 }
 
 #[test]

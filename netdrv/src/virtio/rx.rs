@@ -60,6 +60,10 @@ impl RxQueue for VirtioRx {
         for_any_kind!(&mut self.0, ring => ring.are_read = false);
     }
 
+    fn keep_full(&mut self) {
+        for_any_kind!(&mut self.0, ring => ring.on_their_way = 0);
+    }
+
     fn arm(&mut self) -> bool {
         for_any_kind!(&mut self.0, ring => ring.ring.arm())
     }
@@ -71,7 +75,8 @@ impl RxQueue for VirtioRx {
 
 struct RxRing<Q: Virtqueue, O: Order> {
     ring: PacketRing<Q, O>,
-    /// Buffers that a busy worker has in its hands and in a transmit ring; of a short ring three quarters.
+    /// Buffers that a busy worker has in its hands and in a transmit ring, of a short ring three quarters; none where they never
+    /// come back.
     on_their_way: usize,
     /// Whether this core looks at frames.
     are_read: bool,

@@ -4,7 +4,7 @@ use netdrv::device::{NetDevice, RxDrops, RxQueue, TxQueue};
 use netdrv::packet::{BUFFER_SIZE, Burst, FRAME_CAPACITY, HEADROOM, Packet};
 use netdrv::pool::Pool;
 
-use crate::bench::{Bench, PATIENCE, Rig};
+use crate::bench::{Bench, LOOKS, PATIENCE, Rig};
 use crate::hal::TestHal;
 
 /// Sends `frames` frames of at most `max_len` bytes into every receive queue and back out, in batches of at
@@ -104,6 +104,31 @@ pub(crate) fn receive_only<B: Bench>(mut rig: Rig<B>) {
         }
         assert_eq!(expected, end, "all of round {round}");
     }
+    rig.finish();
+}
+
+/// Receives what never comes back: all the same the device has as many buffers each time as at first.
+pub(crate) fn kept_full<B: Bench>(mut rig: Rig<B>) {
+    rig.queues.rx[0].keep_full();
+    let rounds = 4;
+    let ring = rig.bench.device().shape().rx_ring;
+    (0..(rounds * ring) as u32).for_each(|number| rig.bench.feed(0, B::frame(number, 64)));
+    let mut elsewhere = Vec::new();
+    for round in 1..rounds {
+        rig.bench.run();
+        loop {
+            let mut burst = Burst::new();
+            for _ in 0..LOOKS {
+                rig.queues.rx[0].receive(&mut rig.cache, &mut burst, 16);
+            }
+            if burst.is_empty() {
+                break;
+            }
+            elsewhere.extend(burst);
+        }
+        assert_eq!(elsewhere.len(), round * (ring - B::SPARE), "round {round}");
+    }
+    drop(elsewhere);
     rig.finish();
 }
 

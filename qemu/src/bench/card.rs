@@ -130,6 +130,10 @@ impl RxQueue for NullRx {
         self.queue.leave_unread();
     }
 
+    fn keep_full(&mut self) {
+        self.queue.keep_full();
+    }
+
     fn arm(&mut self) -> bool {
         self.queue.arm()
     }

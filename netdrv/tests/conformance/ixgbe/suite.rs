@@ -43,6 +43,11 @@ macro_rules! suite {
         }
 
         #[test]
+        fn a_ring_whose_buffers_go_elsewhere_is_kept_full() {
+            traffic::kept_full(rig());
+        }
+
+        #[test]
         fn sending_alone_works() {
             traffic::send_only(rig());
         }

@@ -124,6 +124,11 @@ fn receiving_alone_works() {
 }
 
 #[test]
+fn a_ring_whose_buffers_go_elsewhere_is_kept_full() {
+    in_every_flavour(traffic::kept_full);
+}
+
+#[test]
 fn sending_alone_works() {
     in_every_flavour(traffic::send_only);
 }
