@@ -75,7 +75,9 @@ impl Lane {
     {
         let lane = self.clone();
         move |queue: u16, frame: &[u8]| {
-            let arrival = lane.checked().arrived(frame);
+            // Whoever counts the frame has it watched as well.
+            let mut checked = lane.checked();
+            let arrival = checked.arrived(frame);
             watch(queue, frame, arrival);
         }
     }
