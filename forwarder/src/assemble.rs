@@ -12,7 +12,7 @@ use netdrv::pool::Pool;
 use crate::config::{Config, Refusal};
 use crate::control::{Control, PortTelemetry, Telemetry};
 use crate::idle::{Cpu, IdleMode};
-use crate::local::{LocalHost, Passing};
+use crate::local::{HOST, LocalHost, Passing};
 use crate::meter::Clock;
 use crate::ports::{Input, Outputs};
 use crate::programs::Program;
@@ -85,9 +85,14 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
         telemetry.push(PortTelemetry { plan, locks: handed_out.locks, stack });
     }
 
-    for ((inputs, steering), passing) in inputs.iter_mut().zip(&steerings).zip(&passing) {
-        // Most packets end on another core: on one that they are handed to, or on that of the stacks.
-        if steering.spreads() || config.program == Program::Pass {
+    for (worker, inputs) in inputs.iter_mut().enumerate() {
+        let (steering, passing, outputs) = (&steerings[worker], &passing[worker], &outputs[worker]);
+        // Buffers end on another core: on one that packets are handed to, on that of the stacks, or on whichever reclaims a ring
+        // that is shared.
+        let passes = |port| config.program == Program::Pass || passing.reads(port);
+        let shares = || outputs.iter().any(|path| matches!(path, TxPath::Shared(_) | TxPath::Borrowed(_)));
+        let is_away = |port| steering.spreads() || (worker != HOST && passes(port)) || shares();
+        if workers > 1 && inputs.iter().any(|input| is_away(input.port)) {
             inputs.iter_mut().for_each(|input| input.queue.keep_full());
         }
         let is_unread = |port| !config.program.reads() && !passing.reads(port) && !steering.spreads();

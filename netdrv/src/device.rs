@@ -93,9 +93,9 @@ pub trait RxQueue {
     /// nobody says so, they will be.
     fn leave_unread(&mut self);
 
-    /// Buffers of received frames won't come back to this core's cache, so it is no use to wait for them: whatever the ring lacks
-    /// comes from the pool at once. Queues that always do so need no hint.
-    fn keep_full(&mut self) {}
+    /// Buffers of received frames may never come back to this core's cache, so it is no use to wait for them: whatever the ring
+    /// lacks comes from the pool at once.
+    fn keep_full(&mut self);
 
     /// Asks the device for one interrupt when the next frame comes in; [`receive`](Self::receive) takes that back. Returns
     /// false where frames have come in already: there is nothing to wait for.

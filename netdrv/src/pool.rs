@@ -153,8 +153,9 @@ pub struct PoolCache {
     pool: &'static Pool,
     free: ArrayVec<FreeBuffer, CACHE_CAPACITY>,
     /// How many more buffers came from the depot than went there. As many as that are extra: with all others in rings and
-    /// on their way, the rings have what they were filled with. While a transmit ring is jammed, as many are drawn as it holds.
-    /// Buffers that change cores count where they end, so that is kept within bounds.
+    /// on their way, the rings have what they were filled with. While transmit rings are jammed, as many are drawn as they hold.
+    /// Buffers that change cores count where they end: where many do, rings have to be kept full
+    /// ([`RxQueue::keep_full`](crate::device::RxQueue::keep_full)).
     drawn: isize,
 }
 
@@ -270,10 +271,8 @@ impl PoolCache {
     }
 
     fn draw(&mut self, count: isize) {
-        const LEAST: isize = -(CACHE_CAPACITY as isize);
-        /// The longest ring.
-        const MOST: isize = 4096;
-        self.drawn = (self.drawn + count).clamp(LEAST, MOST);
+        let (least, most) = (-(CACHE_CAPACITY as isize), self.pool.count as isize);
+        self.drawn = (self.drawn + count).clamp(least, most);
     }
 }
 

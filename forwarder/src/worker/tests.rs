@@ -184,13 +184,23 @@ fn queues_are_told_what_becomes_of_their_frames() {
         ("program=drop", [true, true], false),
         ("program=forward", [true, true], false),
         ("program=reflect", [false, false], false),
-        ("program=pass", [false, false], true),
+        ("program=pass", [false, false], false),
         ("program=forward stack=1@192.0.2.1/24", [true, false], false),
     ] {
         let bench = Bench::pair(words, 64);
         let told = |of: fn(&RxState) -> bool| [0, 1].map(|port: usize| of(&bench.wires[port].rx[0].state()));
         assert_eq!(told(|queue| queue.are_unread), are_unread, "{words}");
         assert_eq!(told(|queue| queue.is_kept_full), [are_kept_full; 2], "{words}");
+    }
+    for (words, tx_queues, are_kept_full) in [
+        ("program=reflect", [2, 2], [false, false]),
+        ("program=pass", [2, 2], [false, true]),
+        ("program=reflect stack=1@192.0.2.1/24", [3, 3], [false, true]),
+        ("program=reflect", [1, 1], [true, true]),
+    ] {
+        let bench = Bench::new(Shape { words, workers: 2, rx_queues: 2, tx_queues: &tx_queues, ring: 64 });
+        let told = [0, 1].map(|worker: usize| bench.wires[1].rx[worker].state().is_kept_full);
+        assert_eq!(told, are_kept_full, "{words} of two workers, {tx_queues:?} queues");
     }
     let steered =
         Shape { words: "program=drop rx=software", workers: 2, rx_queues: 1, tx_queues: &[1, 1], ring: 64 };

@@ -213,6 +213,9 @@ impl<B: Bar> RxQueue for IxgbeRx<B> {
         self.are_read = false;
     }
 
+    /// It always is.
+    fn keep_full(&mut self) {}
+
     fn arm(&mut self) -> bool {
         if self.ring.gate().is_stale() {
             // While the card is reset there is nothing to wait for but its end, and no interrupt for that.

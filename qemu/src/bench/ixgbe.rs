@@ -103,7 +103,7 @@ fn floor(batch: usize) -> Result<Sheet> {
         let (mut windows, mut busy, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..TURNS {
             let (measured, frames) = floor::measure(Bare { setup: Setup { ring, batch }, spare, work })?;
-            busy.push(100.0 * measured.card_busy());
+            busy.extend(measured.card_busy().map(|share| 100.0 * share));
             windows.extend(measured.windows);
             waiting.push(frames);
         }
@@ -147,7 +147,7 @@ fn row(label: usize, setup: Setup, counter: &Counter<'_>) -> Result<Vec<Entry>> 
     let (mut windows, mut busy, mut lone) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
         let measured = lane::measure(setup)?;
-        busy.push(100.0 * measured.card_busy());
+        busy.extend(measured.card_busy().map(|share| 100.0 * share));
         windows.extend(measured.windows);
         lone.push(lane::walk(setup, LONE_BURSTS)?);
     }

@@ -16,9 +16,10 @@ use crate::bench::measure::{Log, Recorder};
 
 /// Words from one buffer to the next: an odd number of cache lines, so that frames do not crowd in a few sets of the cache.
 const STRIDE: usize = 33 * 8;
-/// A descriptor that is done, of a whole frame; and one that sends a frame and, where that is wanted, reports it (7.1.6.2, 7.2.3.2.4).
+/// A receive descriptor that is done (7.1.6.2). A transmit descriptor of a whole frame: data, EOP, IFCS, DEXT; where that is wanted, one
+/// that is reported; and one that was (7.2.3.2.4).
 const DONE: u64 = 1;
-const SEND: u64 = FRAME_LEN as u64 | 0x2b << 24 | (FRAME_LEN as u64) << 46;
+const SEND: u64 = FRAME_LEN as u64 | 0x3 << 20 | 0x23 << 24 | (FRAME_LEN as u64) << 46;
 const REPORT: u64 = 1 << 27;
 const REPORTED: u64 = 1 << 32;
 

@@ -55,9 +55,10 @@ pub(super) struct Measured {
 
 impl Measured {
     /// The share of its time in which the card had something to move.
-    pub(super) fn card_busy(&self) -> f64 {
+    pub(super) fn card_busy(&self) -> Option<f64> {
         let sum = |of: fn(&Window) -> u64| self.card.iter().map(of).sum::<u64>() as f64;
-        1.0 - sum(|window| window.idle) / sum(|window| window.end - window.begin)
+        let idle = sum(|window| window.idle) / sum(|window| window.end - window.begin);
+        (!self.card.is_empty()).then_some(1.0 - idle)
     }
 }
 
@@ -271,6 +272,10 @@ impl RxQueue for RecordedRx {
 
     fn leave_unread(&mut self) {
         self.queue.leave_unread();
+    }
+
+    fn keep_full(&mut self) {
+        self.queue.keep_full();
     }
 
     fn arm(&mut self) -> bool {

@@ -48,6 +48,8 @@ impl RxQueue for Source {
 
     fn leave_unread(&mut self) {}
 
+    fn keep_full(&mut self) {}
+
     fn arm(&mut self) -> bool {
         false
     }
@@ -70,6 +72,13 @@ impl RxQueue for Input {
         match self {
             Input::Virtio(queue) => queue.leave_unread(),
             Input::Source(source) => source.leave_unread(),
+        }
+    }
+
+    fn keep_full(&mut self) {
+        match self {
+            Input::Virtio(queue) => queue.keep_full(),
+            Input::Source(source) => source.keep_full(),
         }
     }
 

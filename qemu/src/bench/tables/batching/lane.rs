@@ -164,11 +164,14 @@ impl Rig {
                     CARD.take()
                 }));
             }
-            let begin = Instant::now();
+            let mut begin = Instant::now();
             let is_enough = || counted().iter().all(|windows| windows.len() >= WANTED);
             // Whoever gets no core at all still has to begin.
-            let limit = || if packets(control, work) > 0 { patience } else { START };
-            while !is_enough() && begin.elapsed() < limit() && !interrupt::happened() {
+            while packets(control, work) == 0 && begin.elapsed() < START && !interrupt::happened() {
+                thread::sleep(LOOK);
+            }
+            begin = Instant::now();
+            while !is_enough() && begin.elapsed() < patience && !interrupt::happened() {
                 thread::sleep(LOOK);
             }
             control.stop();

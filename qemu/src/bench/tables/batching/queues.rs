@@ -96,6 +96,12 @@ impl RxQueue for MeasuredRx {
         }
     }
 
+    fn keep_full(&mut self) {
+        if let Input::Card(queue) = &mut self.input {
+            queue.keep_full();
+        }
+    }
+
     fn arm(&mut self) -> bool {
         match &mut self.input {
             Input::Card(queue) => queue.arm(),
