@@ -89,10 +89,9 @@ pub fn assemble<R: RxQueue, T: TxQueue>(
         let (steering, passing, outputs) = (&steerings[worker], &passing[worker], &outputs[worker]);
         // Buffers end on another core: on one that packets are handed to, on that of the stacks, or on whichever reclaims a ring
         // that is shared.
-        let passes = |port| config.program == Program::Pass || passing.reads(port);
-        let shares = || outputs.iter().any(|path| matches!(path, TxPath::Shared(_) | TxPath::Borrowed(_)));
-        let is_away = |port| steering.spreads() || (worker != HOST && passes(port)) || shares();
-        if workers > 1 && inputs.iter().any(|input| is_away(input.port)) {
+        let passes = config.program == Program::Pass || inputs.iter().any(|input| passing.reads(input.port));
+        let shares = outputs.iter().any(|path| matches!(path, TxPath::Shared(_) | TxPath::Borrowed(_)));
+        if steering.spreads() || (worker != HOST && passes) || (workers > 1 && shares) {
             inputs.iter_mut().for_each(|input| input.queue.keep_full());
         }
         let is_unread = |port| !config.program.reads() && !passing.reads(port) && !steering.spreads();

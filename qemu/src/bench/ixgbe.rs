@@ -11,8 +11,8 @@ use clap::Args;
 
 use self::card::FRAME_LEN;
 use self::floor::Bare;
-use self::lane::Setup;
 pub(super) use self::lane::TOGGLES;
+use self::lane::{Measured, Setup};
 use super::instructions::Counter;
 use super::measure::{Spread, Window};
 use super::sheet::{Entry, Sheet};
@@ -100,24 +100,34 @@ fn floor(batch: usize) -> Result<Sheet> {
         (512, 512, 16),
         (1024, 1024, 0),
     ] {
-        let (mut windows, mut busy, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..TURNS {
+        let mut waiting = Vec::new();
+        let (windows, busy) = turns(|| {
             let (measured, frames) = floor::measure(Bare { setup: Setup { ring, batch }, spare, work })?;
-            busy.extend(measured.card_busy().map(|share| 100.0 * share));
-            windows.extend(measured.windows);
             waiting.push(frames);
-        }
+            Ok(measured)
+        })?;
         sheet.row([
             Entry::Number(ring as f64, 0),
             Entry::Number(spare as f64, 0),
             Entry::Number(work as f64, 0),
             Entry::Spread(Spread::of(waiting), 0),
             Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
-            Entry::Spread(Spread::of(busy), 0),
+            Entry::Spread(busy, 0),
             Entry::Number(windows.len() as f64, 0),
         ]);
     }
     Ok(sheet)
+}
+
+/// The windows of several turns, and how busy the card was in each, in percent.
+fn turns(mut measure: impl FnMut() -> Result<Measured>) -> Result<(Vec<Window>, Spread)> {
+    let (mut windows, mut busy) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let measured = measure()?;
+        busy.extend(measured.card_busy().map(|share| 100.0 * share));
+        windows.extend(measured.windows);
+    }
+    Ok((windows, Spread::of(busy)))
 }
 
 /// A row for each set-up, which `column` names.
@@ -144,18 +154,16 @@ fn table(fixed: String, column: &'static str, setups: impl Iterator<Item = (usiz
 
 fn row(label: usize, setup: Setup, counter: &Counter<'_>) -> Result<Vec<Entry>> {
     let instructions = counter.ixgbe_burst(setup.ring, setup.batch)?.instructions;
-    let (mut windows, mut busy, mut lone) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..TURNS {
-        let measured = lane::measure(setup)?;
-        busy.extend(measured.card_busy().map(|share| 100.0 * share));
-        windows.extend(measured.windows);
+    let mut lone = Vec::new();
+    let (windows, busy) = turns(|| {
         lone.push(lane::walk(setup, LONE_BURSTS)?);
-    }
+        lane::measure(setup)
+    })?;
     Ok(vec![
         Entry::Number(label as f64, 0),
         Entry::Spread(Spread::of(windows.iter().map(Window::mpps)), 2),
         Entry::Spread(Spread::of(windows.iter().map(Window::cycles)), 1),
-        Entry::Spread(Spread::of(busy), 0),
+        Entry::Spread(busy, 0),
         Entry::Spread(Spread::of(lone), 1),
         Entry::Number(instructions / setup.batch as f64, 1),
         Entry::Number(windows.len() as f64, 0),

@@ -40,6 +40,10 @@ const PRESET: [(u32, u32); 6] = [
     (0x1_0010, 1 << 9), // EEC: the EEPROM is read
 ];
 
+/// In the second word of a transmit descriptor: the driver wants a report, and the card has given it (7.2.3.2.4).
+pub(super) const REPORT_STATUS: u64 = 1 << 27;
+pub(super) const REPORTED: u64 = 1 << 32;
+
 /// BAR 0 as the driver sees it.
 #[derive(Clone)]
 pub(in crate::bench) struct SharedBar(Window);
@@ -188,8 +192,6 @@ impl Sink {
     /// how many.
     #[inline(always)]
     pub(in crate::bench) fn take(&mut self, most: usize) -> usize {
-        const REPORT_STATUS: u64 = 1 << 27;
-        const DONE: u64 = 1 << 32;
         let [first, second] = words(SWAPPED);
         let (last, wrong) = (&mut self.last, &mut self.wrong);
         let count = self.ring.work(most, |[address, command]| {
@@ -201,7 +203,7 @@ impl Sink {
             *last = number;
             if command.load(Ordering::Relaxed) & REPORT_STATUS != 0 {
                 release();
-                command.store(DONE, Ordering::Relaxed);
+                command.store(REPORTED, Ordering::Relaxed);
             }
         });
         self.taken += count as u64;

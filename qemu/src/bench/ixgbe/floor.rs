@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use netdrv::dma::{DmaMemory, Table, acquire, release};
 use netdrv::mmio::Bar;
 
-use super::card::{FRAME_LEN, RDBAL, SharedBar, SharedCard, TDBAL, swap};
+use super::card::{FRAME_LEN, RDBAL, REPORT_STATUS, REPORTED, SharedBar, SharedCard, TDBAL, swap};
 use super::lane::{Card, Measured, Setup, WINDOW, side_by_side};
 use super::platform::LargePages;
 use crate::bench::cpu;
@@ -16,12 +16,9 @@ use crate::bench::measure::{Log, Recorder};
 
 /// Words from one buffer to the next: an odd number of cache lines, so that frames do not crowd in a few sets of the cache.
 const STRIDE: usize = 33 * 8;
-/// A receive descriptor that is done (7.1.6.2). A transmit descriptor of a whole frame: data, EOP, IFCS, DEXT; where that is wanted, one
-/// that is reported; and one that was (7.2.3.2.4).
+/// A receive descriptor that is done (7.1.6.2), and a transmit descriptor of a whole frame: data, EOP, IFCS, DEXT (7.2.3.2.4).
 const DONE: u64 = 1;
 const SEND: u64 = FRAME_LEN as u64 | 0x3 << 20 | 0x23 << 24 | (FRAME_LEN as u64) << 46;
-const REPORT: u64 = 1 << 27;
-const REPORTED: u64 = 1 << 32;
 
 /// What the loop has.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +184,7 @@ impl Rings {
         while self.bare.work > 0 && cpu::ticks() < until {}
         for index in 0..batch {
             let buffer = self.rx.buffer(self.rx.first - batch + index);
-            let report = if index == batch - 1 { REPORT } else { 0 };
+            let report = if index == batch - 1 { REPORT_STATUS } else { 0 };
             self.tx.push(buffer, [self.memory.address(8 * buffer), SEND | report]);
         }
         self.tx.publish(&self.bar);

@@ -164,16 +164,9 @@ impl Rig {
                     CARD.take()
                 }));
             }
-            let mut begin = Instant::now();
-            let is_enough = || counted().iter().all(|windows| windows.len() >= WANTED);
             // Whoever gets no core at all still has to begin.
-            while packets(control, work) == 0 && begin.elapsed() < START && !interrupt::happened() {
-                thread::sleep(LOOK);
-            }
-            begin = Instant::now();
-            while !is_enough() && begin.elapsed() < patience && !interrupt::happened() {
-                thread::sleep(LOOK);
-            }
+            wait_for(START, || packets(control, work) > 0);
+            wait_for(patience, || counted().iter().all(|windows| windows.len() >= WANTED));
             control.stop();
             threads.into_iter().map(|thread| thread.join().expect("no worker panics")).collect::<Vec<_>>()
         });
@@ -319,6 +312,14 @@ impl Lane {
         );
         let tails = tails.iter().map(|count| count.load(Ordering::Relaxed)).sum();
         Ok((tails, packets(&control, work)))
+    }
+}
+
+/// Waits until `has_happened`, for so long at most.
+fn wait_for(limit: Duration, has_happened: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !has_happened() && begin.elapsed() < limit && !interrupt::happened() {
+        thread::sleep(LOOK);
     }
 }
 
